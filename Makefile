@@ -1,0 +1,46 @@
+# Everything runs from .venv, which is rebuilt only when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+PYTEST_WORKERS ?= 4
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Created by others at different times: check what is there.
+SOURCES := $(wildcard src tests bench)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test bench clean
+
+help:  ## Show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP)  ## Create .venv and install everything for development
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bullpen needs Python 3.11 or newer; try: make PYTHON=python3.x")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) …"
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@touch $@
+
+check: setup  ## Lint, formatting, types, architecture
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/lint-imports
+
+test: setup  ## Run the tests; PYTEST_ARGS='-k name' and PYTEST_WORKERS=0 to narrow down
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+bench: setup  ## Run the benchmarks; BENCH_ARGS are handed on
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+clean:  ## Remove .venv, caches and build output
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
+	@find $(SOURCES) -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +

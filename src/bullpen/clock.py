@@ -1,0 +1,52 @@
+"""Time, as one object that can be replaced in tests.
+
+Two readings that are never mixed: `now` is for people and records (aware UTC,
+may jump), `monotonic` is for measuring how long something took (never jumps,
+means nothing in another process). No decision about life or death of a worker
+compares readings of two machines; see `maintenance.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The wall clock: aware, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, never going backwards."""
+        ...
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class FakeClock:
+    """A clock that moves only when a test says so; `jump` moves the wall clock alone."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._now = start or datetime(2026, 1, 1, tzinfo=UTC)
+        self._monotonic = 1000.0
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
+
+    def jump(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)

@@ -1,0 +1,184 @@
+"""A member of a team, and what an incarnation is.
+
+    wanted ──host──> working <──> idle          working/idle ──> waiting (for an answer) ──> working
+       ^                │          │
+       │              stopping <───┴── shutdown request accepted
+       │                │
+       └── revive ── shutdown (asked, timeout, finished, …)
+
+Whether a member is dead or alive is never stored: it follows from the lease of
+the worker that hosts it. The incarnation grows each time the member is started
+or declared dead. Every write of a member carries a `MemberRef` with its
+incarnation; an old one is refused with `LeaseLost`, so two loops under one name
+can never both write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from bullpen.domain.text import name_key, normalise_role
+
+LEAD = "lead"
+USER = "user"
+SYSTEM = "system"
+
+
+class MemberKind(StrEnum):
+    LEAD = "lead"
+    TEAMMATE = "teammate"
+    EXTERNAL = "external"
+    USER = "user"
+
+
+class MemberStatus(StrEnum):
+    WANTED = "wanted"
+    WORKING = "working"
+    IDLE = "idle"
+    WAITING = "waiting"
+    STOPPING = "stopping"
+    SHUTDOWN = "shutdown"
+
+
+_LIVING = frozenset({MemberStatus.WORKING, MemberStatus.IDLE, MemberStatus.WAITING})
+
+MEMBER_TRANSITIONS: Mapping[MemberStatus, frozenset[MemberStatus]] = {
+    MemberStatus.WANTED: frozenset({MemberStatus.WORKING, MemberStatus.STOPPING, MemberStatus.SHUTDOWN}),
+    MemberStatus.WORKING: _LIVING | {MemberStatus.STOPPING, MemberStatus.SHUTDOWN, MemberStatus.WANTED},
+    MemberStatus.IDLE: _LIVING | {MemberStatus.STOPPING, MemberStatus.SHUTDOWN, MemberStatus.WANTED},
+    MemberStatus.WAITING: _LIVING | {MemberStatus.STOPPING, MemberStatus.SHUTDOWN, MemberStatus.WANTED},
+    # A status write that raced with a shutdown must not erase it.
+    MemberStatus.STOPPING: frozenset({MemberStatus.SHUTDOWN}),
+    MemberStatus.SHUTDOWN: frozenset({MemberStatus.WANTED, MemberStatus.WORKING}),
+}
+
+
+class Autonomy(StrEnum):
+    AUTO = "auto"
+    ASSIGNED = "assigned"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRef:
+    """Who writes: carried by every verb of a member and checked in its transaction."""
+
+    team_id: int
+    name: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    team_id: int
+    name: str
+    kind: MemberKind
+    role: str | None = None
+    status: MemberStatus
+    status_reason: str = ""
+    incarnation: int = 0
+    worker_id: int | None = None
+    model: str | None = None
+    prompt: str = ""
+    autonomy: Autonomy = Autonomy.AUTO
+    plan_required: bool = False
+    plan_digest: str | None = None
+    shutdown_request_id: int | None = None
+    workspace: str | None = None
+    counters: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    status_at: datetime
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return name_key(self.name)
+
+    @property
+    def role_key(self) -> str:
+        return normalise_role(self.role)
+
+    @property
+    def ref(self) -> MemberRef:
+        return MemberRef(self.team_id, self.name, self.incarnation)
+
+    @property
+    def leads(self) -> bool:
+        """The human has at least the rights of the lead."""
+        return self.kind in (MemberKind.LEAD, MemberKind.USER)
+
+    @property
+    def is_up(self) -> bool:
+        return self.status in _LIVING
+
+    @property
+    def can_be_revived(self) -> bool:
+        """Timed out, and somebody can host it: mail or a task brings it back with its memory."""
+        return (
+            self.kind is MemberKind.TEAMMATE
+            and self.status is MemberStatus.SHUTDOWN
+            and self.status_reason == "timeout"
+        )
+
+
+class Liveness(StrEnum):
+    """What an observer can say of a worker at once, without waiting for its lease."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawned:
+    """What `spawn_member` did: created, revived, delivered (to an idle loop) or queued (as mail)."""
+
+    member: Member
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A process that hosts members and holds the lease for them.
+
+    `id` and `token` are never used again: a process that was declared dead registers anew.
+    The token names what proves its life (a lock held as long as the process lives).
+    """
+
+    id: int
+    token: str
+    host: str
+    boot_id: str
+    pid: int
+    slots: int = 0
+    labels: tuple[str, ...] = ()
+    lease_seconds: float = 15.0
+    renewals: int = 0
+    started_at: datetime
+    renewed_at: datetime
+    stopped_at: datetime | None = None
+    stop_reason: str = ""
+    schema_min: int = 1
+    schema_max: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """`id` is the team; a deleted team keeps it, and a new one of the same name is another team."""
+
+    id: int
+    name: str
+    generation: int = 1
+    goal: str = ""
+    next_task_id: int = 1
+    next_request_id: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    deleted_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        return name_key(self.name)

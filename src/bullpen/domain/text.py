@@ -1,0 +1,46 @@
+"""Text that every store can keep and every terminal can show.
+
+Invariant: what has passed `clean` contains no NUL and no lone surrogate, so it
+can be written as UTF-8, into PostgreSQL and into JSON, and comes back the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bullpen.errors import UsageError
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+RESERVED_NAMES = frozenset({"lead", "user", "system"})
+MAX_TEXT_LENGTH = 1_000_000
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(text: str, *, what: str = "text") -> str:
+    """Replace what cannot be stored, refuse what is absurdly long."""
+    if len(text) > MAX_TEXT_LENGTH:
+        raise UsageError(
+            f"the {what} has {len(text):,} characters, at most {MAX_TEXT_LENGTH:,} are kept; "
+            "put it into a file and name the file"
+        )
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def check_name(name: str, *, what: str = "name") -> str:
+    """A name that is also safe as a file name, a branch and an SQL value; else UsageError."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise UsageError(
+            f"{what} {name[:80]!r} is not allowed: letters, digits, '-' and '_', "
+            "beginning with a letter or digit, at most 64 characters"
+        )
+    return name
+
+
+def name_key(name: str) -> str:
+    """Names that differ only in case are the same name."""
+    return name.casefold()
+
+
+def normalise_role(role: str | None) -> str:
+    """`Back End`, `back-end` and `back_end` are one role; no role is the empty string."""
+    return re.sub(r"[\s_-]+", "-", (role or "").strip().casefold()).strip("-")

@@ -1,0 +1,510 @@
+"""The contract of the store: the only truth, one transaction for each verb.
+
+What holds for every verb, in every implementation behind `open_store(url)`:
+
+- **Atomic and durable.** A verb happens entirely or not at all. When it has
+  returned, it survives `kill -9` of every process and loss of power.
+- **Fenced.** `by` is a `MemberRef`. The transaction compares its incarnation with
+  the stored one and raises `LeaseLost` if they differ; nothing is written then.
+  The human (`user`) has the constant incarnation 0.
+- **Idempotent by operation id.** A verb called again with the same `operation_id`
+  returns its first outcome and does nothing. A verb that raised stored nothing,
+  so calling it again tries again.
+- **Recorded.** Each change writes its events in the same transaction.
+- **Rings.** Whoever a change concerns is woken after the commit; see `listen_*`.
+- **The team lives.** Verbs that change a deleted team raise `TeamDeleted`, except
+  those that let its members come to rest (status, turns, tool calls, answers).
+- **Reads** never write, never lock out a writer, and see every verb that has returned.
+
+Errors are those of `bullpen.errors`: `UsageError` for arguments that can never
+work, `NotFound`, `Conflict` and its kinds when the stored state says no,
+`StoreUnavailable` when nothing was changed and trying again may help.
+
+To add a store, implement `stores.transaction.Transaction` and a subclass of
+`stores.verbs.VerbStore`; the verbs themselves are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, Self
+
+from bullpen.clock import Clock
+from bullpen.domain.event import Event
+from bullpen.domain.member import Autonomy, Liveness, Member, MemberRef, MemberStatus, Spawned, Team, Worker
+from bullpen.domain.message import Message, MessageType, Receipt
+from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
+from bullpen.domain.task import CheckRun, Evidence, Task, TaskChanges, TaskStatus
+from bullpen.domain.transcript import NewCall, TakenMail, ToolCall, Turn
+
+BEGINNING = ""
+"""The position before the first event."""
+
+
+class Bell(Protocol):
+    """What a waiter sleeps on. Clear, look, sleep, in this order: then no ring is lost between look and sleep."""
+
+    def clear(self) -> None: ...
+
+    async def wait(self, timeout_seconds: float | None = None) -> bool:
+        """True once it has rung since the last `clear`, False after the timeout. Costs nothing meanwhile.
+
+        It may ring for nothing; it never stays silent when there is something.
+        """
+        ...
+
+
+class Store(Protocol):
+    url: str
+    clock: Clock
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
+    # -- teams -----------------------------------------------------------------
+
+    async def create_team(
+        self, name: str, *, goal: str = "", settings: Mapping[str, Any] | None = None, operation_id: str | None = None
+    ) -> Team:
+        """A new team with its `lead` and `user`. Conflict while a live team has the name, regardless of case."""
+        ...
+
+    async def get_team(self, team_id: int) -> Team:
+        """Deleted teams too. NotFound."""
+        ...
+
+    async def find_team(self, name: str) -> Team | None:
+        """The live team of that name."""
+        ...
+
+    async def list_teams(self, *, include_deleted: bool = False) -> list[Team]:
+        """Oldest first."""
+        ...
+
+    async def change_team(
+        self,
+        by: MemberRef,
+        *,
+        name: str | None = None,
+        goal: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        operation_id: str | None = None,
+    ) -> Team:
+        """Lead only. A new name is Conflict once the team has tasks or teammates. Settings are merged by key."""
+        ...
+
+    async def delete_team(
+        self, by: MemberRef, *, deadline_seconds: float = 30.0, operation_id: str | None = None
+    ) -> Team:
+        """Lead only. Mark it deleted, cancel open requests, ask every living teammate to shut down by the deadline.
+
+        Unhosted teammates are shut down at once. Board, mail and transcripts stay
+        readable under the team's id; the name is free for another team.
+        """
+        ...
+
+    # -- workers ---------------------------------------------------------------
+
+    async def register_worker(
+        self, *, slots: int = 0, labels: Sequence[str] = (), lease_seconds: float = 15.0
+    ) -> Worker:
+        """Enter this process as a worker, holding what proves its life. `slots` is how many wanted members it takes."""
+        ...
+
+    async def renew_worker(self, worker_id: int) -> Worker:
+        """Prove life by count, not by clock. LeaseLost once it was lapsed or stopped: it must stop its members."""
+        ...
+
+    async def stop_worker(self, worker_id: int) -> list[Member]:
+        """Leave in good order: its members become wanted (external ones shut down), their tasks reserved."""
+        ...
+
+    async def list_workers(self, *, include_stopped: bool = False) -> list[Worker]: ...
+
+    async def probe_worker(self, worker: Worker) -> Liveness:
+        """What can be known at once: DEAD only with proof (its lock is free), else ALIVE or UNKNOWN. Never writes."""
+        ...
+
+    async def lapse_worker(self, worker_id: int, *, renewals_seen: int | None) -> list[Member]:
+        """Declare a worker dead, in one transaction, and return its members as they now are.
+
+        Re-checks: if it stopped, or renewed since `renewals_seen` was read, nothing
+        happens and the list is empty (None: death is proved, do not compare).
+        Each member gets incarnation + 1. A teammate or lead becomes wanted and keeps
+        its task reserved for `takeover_seconds` if a live worker has a free slot,
+        else its task returns to the board with a hand-over note. An external member
+        shuts down and its task returns. Checks being run are void. The lead is told.
+        """
+        ...
+
+    async def hand_back_tasks(self) -> list[Task]:
+        """Return the tasks whose reservation has run out to the board, with a hand-over note."""
+        ...
+
+    # -- members ---------------------------------------------------------------
+
+    async def spawn_member(
+        self,
+        by: MemberRef,
+        name: str,
+        *,
+        role: str | None = None,
+        prompt: str = "",
+        model: str | None = None,
+        autonomy: Autonomy = Autonomy.AUTO,
+        plan_required: bool = False,
+        workspace: str | None = None,
+        task_id: int | None = None,
+        operation_id: str | None = None,
+    ) -> Spawned:
+        """Lead only. A row that says `wanted`; the first worker with a free slot hosts it.
+
+        A shut-down name comes back with its memory (`revived`); to an idle one the
+        prompt is delivered, for a working one it is queued as mail. Never two loops
+        under one name. `task_id` is assigned to it. UsageError for a reserved name
+        or one that belongs to an external member; Conflict beyond `max_teammates`.
+        """
+        ...
+
+    async def join_member(
+        self, worker_id: int, team_id: int, name: str, *, role: str | None = None, operation_id: str | None = None
+    ) -> Member:
+        """An external member, hosted by the caller's worker from now on: incarnation + 1, `working`.
+
+        Conflict while another living worker has it, or if the name is a teammate's.
+        """
+        ...
+
+    async def host_member(self, worker_id: int, *, team_id: int | None = None) -> Member | None:
+        """Claim the longest-wanted member (of that team) for this worker: incarnation + 1, `working`.
+
+        One winner however many workers try; None if there is none or no slot is free.
+        LeaseLost if this worker was lapsed.
+        """
+        ...
+
+    async def want_member(self, by: MemberRef, name: str, *, operation_id: str | None = None) -> Member:
+        """Lead only. Bring a shut-down lead or teammate back; nothing happens to one that is up or wanted."""
+        ...
+
+    async def set_member_status(self, by: MemberRef, status: MemberStatus, *, reason: str = "") -> Member:
+        """Its own status, along MEMBER_TRANSITIONS: a write that raced with a shutdown is Conflict, never undoes it."""
+        ...
+
+    async def set_member_counters(self, by: MemberRef, counters: Mapping[str, Any]) -> Member:
+        """Merge into the counters of its phase (turns, reminded, …); None removes one."""
+        ...
+
+    async def shut_down_member(self, by: MemberRef, *, reason: str = "finished") -> Member:
+        """Leave: answer its open shutdown request (approved), give its task back, status `shutdown`."""
+        ...
+
+    async def release_member(self, by: MemberRef, *, note: str) -> Member:
+        """Its loop crashed inside a living worker: like a lapse, for this one."""
+        ...
+
+    async def leave_if_nothing(self, by: MemberRef, *, reason: str = "timeout") -> str | None:
+        """The last look before an idle exit, in one transaction with it.
+
+        Returns what is there (`mail`, `task`, `shutdown`) and changes nothing, or None
+        having shut the member down. It waits for concurrent senders and completers
+        rather than skip them: what arrives just then is found, or revives it.
+        """
+        ...
+
+    async def get_member(self, team_id: int, name: str) -> Member: ...
+
+    async def list_members(self, team_id: int) -> list[Member]:
+        """In the order in which they came."""
+        ...
+
+    async def list_due_members(self, worker_id: int) -> list[MemberRef]:
+        """The safety net: idle members of this worker for whom mail or a claimable task waits. One query a process."""
+        ...
+
+    # -- tasks -----------------------------------------------------------------
+
+    async def create_task(
+        self,
+        by: MemberRef,
+        subject: str,
+        *,
+        description: str = "",
+        active_form: str = "",
+        blocked_by: Sequence[int] = (),
+        role: str | None = None,
+        check: str | None = None,
+        owner: str | None = None,
+        operation_id: str | None = None,
+    ) -> Task:
+        """Numbers from 1 in each team, never reused.
+
+        An unknown or deleted blocker is NotFound, a completed one blocks nothing. `owner`
+        assigns it. Its creator is told if nobody in the team has the role.
+        """
+        ...
+
+    async def get_task(self, team_id: int, task_id: int) -> Task:
+        """NotFound; a deleted task is returned as its tombstone."""
+        ...
+
+    async def list_tasks(
+        self,
+        team_id: int,
+        *,
+        status: TaskStatus | None = None,
+        owner: str | None = None,
+        after_id: int = 0,
+        limit: int | None = None,
+    ) -> list[Task]:
+        """By number. Deleted ones only if asked for by status."""
+        ...
+
+    async def update_task(
+        self, by: MemberRef, task_id: int, changes: TaskChanges, *, operation_id: str | None = None
+    ) -> Task:
+        """Change fields (its owner, its creator, the lead), role, check and owner (the lead; its creator while it is
+        pending) and edges.
+
+        An owner given to a pending task assigns it. Given to one in progress, it goes
+        back to pending for the new owner, and the old one is told. CycleRefused shows
+        the cycle, also when two transactions add half of one each.
+        """
+        ...
+
+    async def claim_next_task(self, by: MemberRef, *, operation_id: str | None = None) -> Task | None:
+        """Take the next claimable task: assigned to the claimer first, then by number. One winner, whoever tries.
+
+        None if there is nothing for it. AlreadyClaimed if it has a task in progress,
+        Conflict while it is asked to shut down.
+        """
+        ...
+
+    async def claim_task(self, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
+        """Take this one; AlreadyClaimed says why it is not claimable. Claiming what one holds returns it."""
+        ...
+
+    async def start_check(self, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> CheckRun | None:
+        """Owner or lead. Mark it `verifying` and return what to run, outside any transaction; None without a check."""
+        ...
+
+    async def finish_check(
+        self, by: MemberRef, run: CheckRun, evidence: Evidence, *, result: str = "", operation_id: str | None = None
+    ) -> Task:
+        """Store the evidence; complete the task if it passed, else it stays its owner's.
+
+        Conflict if the verdict is not for the current attempt and check text.
+        """
+        ...
+
+    async def complete_task(
+        self,
+        by: MemberRef,
+        task_id: int,
+        *,
+        result: str = "",
+        unverified: bool = False,
+        operation_id: str | None = None,
+    ) -> Task:
+        """Owner or lead. Its dependents become claimable at once. Completing what one has completed returns it.
+
+        CheckRequired for a task with a check; only the human may pass it over (`unverified`), which the event says.
+        """
+        ...
+
+    async def fail_task(
+        self, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
+    ) -> Task:
+        """Owner or lead. Dependents stay blocked, the lead is told."""
+        ...
+
+    async def release_task(
+        self, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None
+    ) -> Task:
+        """Owner or lead. Back to the board with a hand-over note."""
+        ...
+
+    async def retry_task(self, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
+        """Lead only: a failed task is pending again, for anyone."""
+        ...
+
+    async def delete_task(self, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
+        """Creator or lead. A tombstone stays; dependents wait for it no longer; an owner at work is told."""
+        ...
+
+    # -- mail ------------------------------------------------------------------
+
+    async def send(
+        self,
+        by: MemberRef,
+        to: str | None,
+        content: str,
+        *,
+        type: MessageType = MessageType.MESSAGE,
+        reply_to: int | None = None,
+        operation_id: str | None = None,
+    ) -> list[Receipt]:
+        """Store mail for `to`, or a broadcast for everyone but the sender and ring.
+
+        NotFound for an unknown recipient. A timed-out teammate is revived, mail to
+        another shut-down member is kept; the receipt says which. Order per sender is
+        kept. Control types are made by requests, not here: UsageError.
+        """
+        ...
+
+    async def notify(
+        self,
+        team_id: int,
+        to: str,
+        content: str,
+        *,
+        type: MessageType = MessageType.NOTICE,
+        wakes: bool = True,
+        operation_id: str | None = None,
+    ) -> Message:
+        """The runtime's own word to a member: `result`, `notice`, `error`, from `system`."""
+        ...
+
+    async def list_mail(
+        self, team_id: int, name: str, *, undelivered_only: bool = False, limit: int = 100
+    ) -> list[Message]:
+        """The newest `limit`, oldest first. Looking never drains."""
+        ...
+
+    async def get_message(self, team_id: int, message_id: int) -> Message: ...
+
+    async def take_mail(self, by: MemberRef, *, limit: int = 100) -> TakenMail | None:
+        """Mail into the transcript, exactly once: one transaction marks it delivered and appends the turn.
+
+        None if there is none. ToolCallsOpen while the member has queued or started calls.
+        """
+        ...
+
+    async def acknowledge_mail(self, by: MemberRef, message_ids: Sequence[int]) -> None:
+        """An external member has dealt with these; until then they are offered again under the same ids."""
+        ...
+
+    # -- requests --------------------------------------------------------------
+
+    async def open_request(
+        self,
+        by: MemberRef,
+        kind: RequestKind,
+        asked: str,
+        *,
+        content: str = "",
+        payload: Mapping[str, Any] | None = None,
+        digest: str = "",
+        timeout_seconds: float | None = None,
+        operation_id: str | None = None,
+    ) -> Request:
+        """Ask, with mail that carries the request's id. Shutdown: lead only, bound to the asked one's incarnation;
+        one who is gone answers at once. A plan or a shutdown supersedes the same asker's or asked one's open one."""
+        ...
+
+    async def answer_request(
+        self,
+        by: MemberRef,
+        request_id: int,
+        *,
+        approve: bool,
+        reason: str = "",
+        scope: PermissionScope | None = None,
+        operation_id: str | None = None,
+    ) -> Request:
+        """Only the one asked, once: NotAllowed, Conflict. A yes to a shutdown makes the member `stopping`;
+        a yes to a plan opens the gate for exactly that digest. The asker gets the answer as mail."""
+        ...
+
+    async def cancel_request(self, by: MemberRef, request_id: int, *, operation_id: str | None = None) -> Request:
+        """The asker or the lead takes it back."""
+        ...
+
+    async def expire_requests(self) -> list[Request]:
+        """Close what is past its deadline. A shutdown is then forced: incarnation + 1, `shutdown`, task given back."""
+        ...
+
+    async def get_request(self, team_id: int, request_id: int) -> Request: ...
+
+    async def list_requests(
+        self, team_id: int, *, status: RequestStatus | None = None, asked: str | None = None
+    ) -> list[Request]: ...
+
+    # -- transcript ------------------------------------------------------------
+
+    async def record_turn(
+        self,
+        by: MemberRef,
+        kind: str,
+        content: Any,
+        *,
+        calls: Sequence[NewCall] = (),
+        operation_id: str | None = None,
+    ) -> Turn:
+        """Append to its memory; the calls of a reply are queued with it. Conflict for a call id it already used."""
+        ...
+
+    async def start_call(self, by: MemberRef, call_id: str) -> ToolCall:
+        """Written before the effect. Conflict unless it is queued."""
+        ...
+
+    async def finish_call(self, by: MemberRef, call_id: str, result: str, *, is_error: bool = False) -> ToolCall:
+        """Store the result and append it to the transcript. Finishing a finished call returns it unchanged."""
+        ...
+
+    async def interrupt_calls(self, by: MemberRef) -> list[ToolCall]:
+        """After a kill: calls that an older incarnation had started are finished as interrupted, outcome unknown."""
+        ...
+
+    async def end_phase(
+        self,
+        by: MemberRef,
+        *,
+        why: str,
+        result: str = "",
+        status: MemberStatus = MemberStatus.IDLE,
+        counters: Mapping[str, Any] | None = None,
+        operation_id: str | None = None,
+    ) -> Member:
+        """A work phase ends: status, counters and the result mail to the lead, once. A result that belongs to
+        no open question of the lead's does not wake it."""
+        ...
+
+    async def list_turns(
+        self, team_id: int, name: str, *, after_seq: int = 0, limit: int | None = None
+    ) -> list[Turn]: ...
+
+    async def list_calls(self, team_id: int, name: str, *, open_only: bool = False) -> list[ToolCall]: ...
+
+    # -- events and bells ------------------------------------------------------
+
+    async def list_events(self, team_id: int, *, after: str = BEGINNING, limit: int = 1000) -> list[Event]:
+        """In order, without gaps: what is returned once is complete up to its last position. UsageError for a
+        position that this store never gave out, or whose events were pruned."""
+        ...
+
+    async def last_position(self, team_id: int) -> str:
+        """Where the log ends now: follow from here to see only what is new."""
+        ...
+
+    def follow_events(self, team_id: int, *, after: str = BEGINNING) -> AsyncIterator[Event]:
+        """All events after a position, then each new one as it is committed; ends only when cancelled."""
+        ...
+
+    def listen_member(self, by: MemberRef) -> AbstractAsyncContextManager[Bell]:
+        """Rings for mail to it, a request to it, an answer to it, and a claimable task that it is chosen for.
+
+        The member must be hosted by a worker of this store object. A task wakes at
+        most as many idle members as there are claimable tasks; who claims passes the baton.
+        """
+        ...
+
+    def listen_wanted(self) -> AbstractAsyncContextManager[Bell]:
+        """Rings when a member becomes wanted."""
+        ...
+
+    def listen_events(self, team_id: int) -> AbstractAsyncContextManager[Bell]:
+        """Rings when the team's log has grown."""
+        ...

@@ -1,0 +1,57 @@
+"""The stores, behind one function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bullpen.clock import Clock, SystemClock
+from bullpen.errors import UsageError
+
+if TYPE_CHECKING:
+    from bullpen.store import Store
+
+__all__ = ["open_store"]
+
+
+def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Store:
+    """The store behind a URL, to be entered with `async with`.
+
+    `sqlite:///PATH` (relative, or absolute with four slashes), `sqlite:///:memory:`,
+    `files:DIR`, `postgresql://…`. Nothing is imported, opened or created that is not needed.
+    """
+    clock = clock or SystemClock()
+    if url.startswith("sqlite:///"):
+        from bullpen.stores.sqlite import SqliteStore
+
+        path = url.removeprefix("sqlite:///")
+        if not path:
+            raise UsageError("sqlite:/// needs a path, such as sqlite:///work.db")
+        return SqliteStore(url, None if path == ":memory:" else Path(path).expanduser(), clock, **settings)
+    if url.startswith("files:"):
+        from bullpen.stores.files import FilesStore
+
+        directory = url.removeprefix("files:").removeprefix("//")
+        if not directory:
+            raise UsageError("files: needs a directory, such as files:board")
+        return FilesStore(url, Path(directory).expanduser(), clock, **settings)
+    if url.startswith(("postgresql://", "postgres://")):
+        return _open_postgres(url, clock, **settings)
+    raise UsageError(
+        f"{_without_password(url)!r} is not a store: use sqlite:///PATH, files:DIR or postgresql://HOST/DATABASE"
+    )
+
+
+def _open_postgres(url: str, clock: Clock, **settings: Any) -> Store:
+    try:
+        from bullpen.stores.postgresql import PostgresStore
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool"):
+            raise
+        raise UsageError("PostgreSQL needs an extra: pip install 'bullpen[postgres]'") from error
+    return PostgresStore(url, clock, **settings)
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"…@{tail}"[:80] if at and head else url[:80]

@@ -1,0 +1,287 @@
+"""Bells: how a change wakes whoever it concerns, inside a process and between processes of one machine.
+
+`BellBoard` is the part inside a process: topics and the waiters on them. A
+`Doorbell` carries rings to the boards of other processes; `DatagramDoorbell` does
+it with UNIX datagram sockets in a directory that all users of one store share.
+
+- A ring for a member goes only to the process of its worker: its socket's name
+  begins with the worker's id. Followers of a log have sockets of their own, so an
+  idle worker is not woken by events.
+- Socket names are random, the directory is short and the user's own: a socket path
+  may have 104 bytes at most. Sends never block; a socket that refuses is a dead
+  process's and is unlinked. A full one already has something to wake up for.
+- A lost ring costs no more than one interval of the safety net, which asks the
+  store once a process (never once a member) whether somebody has work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from bullpen.domain.text import name_key
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.transaction import EventRing, MemberRing, Ring, WantedRing
+
+_MAX_DATAGRAM = 60_000
+_RECEIVE_BUFFER = 1 << 20
+
+
+class EventBell:
+    """An `asyncio.Event` that another thread may ring."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    def ring(self) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self._loop:
+            self._event.set()
+        else:
+            # The loop may have been closed by now; then nobody waits.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout_seconds: float | None = None) -> bool:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def topic_of(ring: Ring) -> Hashable:
+    match ring:
+        case MemberRing():
+            return member_topic(ring.team_id, ring.name)
+        case EventRing():
+            return events_topic(ring.team_id)
+        case WantedRing():
+            return WANTED_TOPIC
+
+
+def member_topic(team_id: int, name: str) -> Hashable:
+    return ("member", team_id, name_key(name))
+
+
+def events_topic(team_id: int) -> Hashable:
+    return ("events", team_id)
+
+
+WANTED_TOPIC: Hashable = ("wanted",)
+
+
+class BellBoard:
+    """Who waits for what in this process."""
+
+    def __init__(self) -> None:
+        self._bells: dict[Hashable, set[EventBell]] = {}
+
+    @contextmanager
+    def subscribe(self, topic: Hashable) -> Iterator[EventBell]:
+        bell = EventBell()
+        self._bells.setdefault(topic, set()).add(bell)
+        try:
+            yield bell
+        finally:
+            bells = self._bells[topic]
+            bells.discard(bell)
+            if not bells:
+                del self._bells[topic]
+
+    def ring(self, topic: Hashable) -> None:
+        for bell in list(self._bells.get(topic, ())):
+            bell.ring()
+
+    def ring_all(self) -> None:
+        """After a lost connection: everyone looks once."""
+        for topic in list(self._bells):
+            self.ring(topic)
+
+    def topics(self) -> list[Hashable]:
+        return list(self._bells)
+
+
+class Doorbell(Protocol):
+    """Carries rings to other processes. Sending never waits and never fails the verb that rang."""
+
+    def send(self, rings: Iterable[Ring]) -> None: ...
+
+    @contextmanager
+    def receive(self, prefix: str) -> Iterator[None]:
+        """While inside, rings for this prefix reach the board."""
+        ...
+
+
+class NoDoorbell:
+    """For a store that no other process can see."""
+
+    def send(self, rings: Iterable[Ring]) -> None:
+        return None
+
+    @contextmanager
+    def receive(self, prefix: str) -> Iterator[None]:
+        yield
+
+
+def worker_prefix(worker_id: int) -> str:
+    return f"w{worker_id}-"
+
+
+EVENTS_PREFIX = "e-"
+
+
+class DatagramDoorbell:
+    def __init__(self, board: BellBoard, identity: str) -> None:
+        """`identity` names the store: the same for every process that opened it."""
+        self._board = board
+        self._directory = _user_directory() / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._sender: socket.socket | None = None
+        self._listing: tuple[int, list[str]] = (-1, [])
+
+    def send(self, rings: Iterable[Ring]) -> None:
+        letters: dict[str, list[Any]] = {}
+        for ring in rings:
+            match ring:
+                case MemberRing():
+                    letters.setdefault(worker_prefix(ring.worker_id), []).append(["m", ring.team_id, ring.name])
+                case WantedRing():
+                    letters.setdefault("w", []).append(["w"])
+                case EventRing():
+                    letters.setdefault(EVENTS_PREFIX, []).append(["e", ring.team_id])
+        if not letters:
+            return
+        names = self._socket_names()
+        for prefix, entries in letters.items():
+            for name in names:
+                if name.startswith(prefix):
+                    self._post(name, entries)
+
+    def _socket_names(self) -> list[str]:
+        """The directory's content; listed again only when its time has changed.
+
+        The time is read before the list: a socket added in between is in the list and makes it be read once more.
+        Two changes within one tick of the file system's clock could hide one; a listing this young is not trusted.
+        """
+        try:
+            changed = os.stat(self._directory).st_mtime_ns
+        except FileNotFoundError:
+            return []
+        if self._listing[0] != changed:
+            names = os.listdir(self._directory)
+            is_settled = time.time_ns() - changed > 50_000_000
+            self._listing = (changed if is_settled else -1, names)
+        return self._listing[1]
+
+    def _post(self, name: str, entries: list[Any]) -> None:
+        for start in range(0, len(entries), 500):
+            letter = json.dumps(entries[start : start + 500]).encode()
+            assert len(letter) < _MAX_DATAGRAM
+            try:
+                self._socket().sendto(letter, str(self._directory / name))
+            except (ConnectionRefusedError, FileNotFoundError):
+                with suppress(OSError):
+                    (self._directory / name).unlink()
+                return
+            except OSError as error:
+                # EAGAIN and ENOBUFS: its buffer is full, so it will wake up anyway.
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS, errno.EACCES, errno.EPERM):
+                    return
+
+    def _socket(self) -> socket.socket:
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+        return self._sender
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
+    @contextmanager
+    def receive(self, prefix: str) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = self._directory / f"{prefix}{secrets.token_hex(6)}"
+            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        except OSError as error:
+            raise StoreUnavailable(f"no doorbell in {self._directory}: {error.strerror}") from error
+        with contextlib.closing(receiver):
+            try:
+                receiver.setblocking(False)
+                receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+                receiver.bind(str(path))
+            except OSError as error:
+                raise StoreUnavailable(f"no doorbell at {path}: {error.strerror}") from error
+            loop.add_reader(receiver, self._drain, receiver)
+            try:
+                yield
+            finally:
+                loop.remove_reader(receiver)
+                path.unlink(missing_ok=True)
+
+    def _drain(self, receiver: socket.socket) -> None:
+        while True:
+            try:
+                letter = receiver.recv(_MAX_DATAGRAM)
+            except BlockingIOError:
+                return
+            for topic in _topics_in(letter):
+                self._board.ring(topic)
+
+
+def _topics_in(letter: bytes) -> list[Hashable]:
+    """Anyone of this user can write to a socket: what makes no sense is passed over."""
+    topics: list[Hashable] = []
+    with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
+        for entry in json.loads(letter):
+            match entry:
+                case ["m", int(team_id), str(name)]:
+                    topics.append(member_topic(team_id, name))
+                case ["e", int(team_id)]:
+                    topics.append(events_topic(team_id))
+                case ["w"]:
+                    topics.append(WANTED_TOPIC)
+    return topics
+
+
+def _user_directory() -> Path:
+    """Short, and the user's own: `/run/user/1000/bullpen` or `/tmp/bullpen-1000`."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and len(runtime) <= 40 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        directory = Path(runtime) / "bullpen"
+    else:
+        shortest = tempfile.gettempdir() if len(tempfile.gettempdir()) <= 40 else "/tmp"
+        directory = Path(shortest) / f"bullpen-{os.getuid()}"
+    with suppress(OSError):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    with suppress(OSError):
+        info = directory.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            raise StoreUnavailable(
+                f"{directory} belongs to somebody else: set XDG_RUNTIME_DIR to a directory of your own"
+            )
+    return directory

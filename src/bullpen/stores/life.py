@@ -1,0 +1,74 @@
+"""Proof of life on one machine: a lock file for each worker, held as long as its process lives.
+
+The kernel frees an `flock` when its holder dies, however it dies, so a free one
+proves death at once, and `resume` right after `kill -9` need not wait for a lease.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from bullpen.domain.member import Liveness, Worker
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.directory import make_store_directory
+
+
+class LifeLocks:
+    def __init__(self, directory: Path | None) -> None:
+        """`None`: nobody else can see the store, whoever asks is alive."""
+        self._directory = directory
+        self._held: dict[str, int] = {}
+
+    def hold(self, token: str) -> None:
+        if self._directory is None:
+            self._held[token] = -1
+            return
+        make_store_directory(self._directory.parent)
+        make_store_directory(self._directory)
+        try:
+            descriptor = os.open(self._path(token), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot write in {self._directory}: {error.strerror}") from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self._held[token] = descriptor
+
+    def drop(self, token: str) -> None:
+        descriptor = self._held.pop(token, -1)
+        if descriptor >= 0:
+            self._path(token).unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def probe(self, worker: Worker) -> Liveness:
+        if worker.token in self._held:
+            return Liveness.ALIVE
+        if self._directory is None:
+            return Liveness.DEAD
+        if worker.host != socket.gethostname():
+            return Liveness.UNKNOWN
+        try:
+            descriptor = os.open(self._path(worker.token), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return Liveness.DEAD
+        except OSError:
+            return Liveness.UNKNOWN
+        try:
+            # Shared: two who probe at once do not take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return Liveness.ALIVE
+        finally:
+            os.close(descriptor)
+        return Liveness.DEAD
+
+    def close(self) -> None:
+        for token in list(self._held):
+            with suppress(OSError):
+                self.drop(token)
+
+    def _path(self, token: str) -> Path:
+        assert self._directory is not None
+        return self._directory / f"{token}.lock"

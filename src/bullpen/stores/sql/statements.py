@@ -1,0 +1,266 @@
+"""Every SQL statement, named and in one place.
+
+`:name` is a parameter, `{task_columns}` the select list of a table, `{for_update}`,
+`{for_share}` and `{skip_locked}` the row locks of a database that has them.
+Statuses stand as literals: only then does the planner use the partial indexes.
+"""
+
+from __future__ import annotations
+
+# -- teams, workers, members ---------------------------------------------------------
+
+FENCE = """
+    SELECT {member_columns}, {team_columns}
+    FROM member JOIN team ON team.id = member.team_id
+    WHERE member.team_id = :team_id AND member.name_key = :name_key
+"""
+
+FIND_LIVE_TEAM = "SELECT {team_columns} FROM team WHERE name_key = :name_key AND deleted_at IS NULL"
+
+LIST_TEAMS = "SELECT {team_columns} FROM team ORDER BY id"
+
+LIST_LIVE_TEAMS = "SELECT {team_columns} FROM team WHERE deleted_at IS NULL ORDER BY id"
+
+COUNT_GENERATIONS = "SELECT count(*) FROM team WHERE name_key = :name_key"
+
+LIST_WORKERS = "SELECT {worker_columns} FROM worker ORDER BY id"
+
+LIST_LIVE_WORKERS = "SELECT {worker_columns} FROM worker WHERE stopped_at IS NULL ORDER BY id"
+
+LIST_MEMBERS = "SELECT {member_columns} FROM member WHERE team_id = :team_id ORDER BY created_at, name_key"
+
+# Locks are taken in ascending order of the key, whatever the reader wants to see first.
+HOLD_MEMBERS = "SELECT {member_columns} FROM member WHERE team_id = :team_id ORDER BY name_key"
+
+LIST_MEMBERS_OF = "SELECT {member_columns} FROM member WHERE worker_id = :worker_id ORDER BY team_id, name_key"
+
+FIND_WANTED = """
+    SELECT {member_columns} FROM member
+    WHERE status = 'wanted' AND member.team_id IN (SELECT id FROM team WHERE deleted_at IS NULL)
+    ORDER BY status_at, member.team_id, name_key LIMIT 1 {skip_locked}
+"""
+
+FIND_WANTED_OF_TEAM = """
+    SELECT {member_columns} FROM member
+    WHERE status = 'wanted' AND member.team_id = :team_id
+      AND EXISTS (SELECT 1 FROM team WHERE id = :team_id AND deleted_at IS NULL)
+    ORDER BY status_at, name_key LIMIT 1 {skip_locked}
+"""
+
+HAS_WANTED = "SELECT 1 FROM member WHERE status = 'wanted' LIMIT 1"
+
+COUNT_HOSTED = "SELECT count(*) FROM member WHERE worker_id = :worker_id AND kind IN ('lead', 'teammate')"
+
+# The role is compared only if the task has one: any member may take a task without.
+LIST_CLAIMERS = """
+    SELECT {member_columns} FROM member
+    WHERE team_id = :team_id AND status IN ({statuses})
+      AND (:role_key = '' OR role_key = :role_key)
+      AND kind IN ('teammate', 'external') AND autonomy = 'auto' AND shutdown_request_id IS NULL
+      AND (status <> 'shutdown' OR (kind = 'teammate' AND status_reason = 'timeout'))
+    ORDER BY status_at, name_key LIMIT :limit
+"""
+
+LIST_DUE_FOR_MAIL = """
+    SELECT {member_columns} FROM member
+    WHERE worker_id = :worker_id AND EXISTS (
+        SELECT 1 FROM message
+        WHERE message.team_id = member.team_id AND recipient_key = name_key AND delivered_at IS NULL AND wakes = {true})
+"""
+
+LIST_DUE_FOR_ASSIGNED = """
+    SELECT {member_columns} FROM member
+    WHERE worker_id = :worker_id AND member.status = 'idle' AND EXISTS (
+        SELECT 1 FROM task
+        WHERE task.team_id = member.team_id AND task.owner_key = member.name_key
+          AND task.status = 'pending' AND task.owner_key IS NOT NULL AND task.open_blockers = 0)
+"""
+
+# Of the idle members of one team and role, as many as there are tasks for them, at most.
+LIST_IDLE_ROLES = """
+    SELECT DISTINCT team_id, role_key FROM member
+    WHERE worker_id = :worker_id AND status = 'idle' AND autonomy = 'auto' AND shutdown_request_id IS NULL
+      AND kind IN ('teammate', 'external')
+"""
+
+LIST_IDLE_OF_ROLE = """
+    SELECT {member_columns} FROM member
+    WHERE team_id = :team_id AND status = 'idle' AND role_key = :role_key AND worker_id = :worker_id
+      AND autonomy = 'auto' AND shutdown_request_id IS NULL AND kind IN ('teammate', 'external')
+    ORDER BY status_at, name_key LIMIT :limit
+"""
+
+COUNT_CLAIMABLE = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM task
+        WHERE team_id = :team_id AND role_key = :role_key
+          AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+        LIMIT :limit) AS some
+"""
+
+HAS_ROLE = """
+    SELECT 1 FROM member
+    WHERE team_id = :team_id AND role_key = :role_key AND kind IN ('teammate', 'external') LIMIT 1
+"""
+
+# -- tasks -----------------------------------------------------------------------------
+
+TAKE_TASK_ID = "UPDATE team SET next_task_id = next_task_id + 1 WHERE id = :team_id RETURNING next_task_id - 1"
+
+TAKE_REQUEST_ID = (
+    "UPDATE team SET next_request_id = next_request_id + 1 WHERE id = :team_id RETURNING next_request_id - 1"
+)
+
+LIST_TASKS = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND id > :after_id AND status <> 'deleted'
+    ORDER BY id LIMIT :limit
+"""
+
+LIST_TASKS_BY_STATUS = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND id > :after_id AND status = :status
+    ORDER BY id LIMIT :limit
+"""
+
+LIST_TASKS_BY_OWNER = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND id > :after_id AND owner_key = :owner_key AND status <> 'deleted'
+    ORDER BY id LIMIT :limit
+"""
+
+LIST_TASKS_BY_STATUS_AND_OWNER = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND id > :after_id AND owner_key = :owner_key AND status = :status
+    ORDER BY id LIMIT :limit
+"""
+
+FIND_IN_PROGRESS = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND owner_key = :owner_key AND status = 'in_progress'
+"""
+
+# Three probes of an index, each for one row: assigned to the claimer; of its role; of no role.
+CLAIM_NEXT_SQLITE = """
+    UPDATE task
+    SET status = 'in_progress', owner = :name, owner_key = :name_key, claimed_at = :now, updated_at = :now,
+        reserved_until = NULL
+    WHERE team_id = :team_id
+      AND NOT EXISTS (
+        SELECT 1 FROM task WHERE team_id = :team_id AND owner_key = :name_key AND status = 'in_progress')
+      AND id = coalesce(
+        (SELECT id FROM task
+         WHERE team_id = :team_id AND owner_key = :name_key AND status = 'pending' AND owner_key IS NOT NULL
+           AND open_blockers = 0
+         ORDER BY id LIMIT 1),
+        (SELECT min(id) FROM (
+            SELECT * FROM (
+                SELECT id FROM task
+                WHERE team_id = :team_id AND role_key = ''
+                  AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+                ORDER BY id LIMIT 1)
+            UNION ALL
+            SELECT * FROM (
+                SELECT id FROM task
+                WHERE team_id = :team_id AND role_key = :role_key
+                  AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+                ORDER BY id LIMIT 1))))
+    RETURNING {task_columns}
+"""
+
+HAS_CLAIMABLE = """
+    SELECT 1 FROM task
+    WHERE team_id = :team_id AND role_key = :role_key
+      AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+    LIMIT 1
+"""
+
+HAS_ASSIGNED_TASK = """
+    SELECT 1 FROM task
+    WHERE team_id = :team_id AND owner_key = :name_key AND status = 'pending' AND owner_key IS NOT NULL LIMIT 1
+"""
+
+HAS_FREE_TASK = """
+    SELECT 1 FROM task
+    WHERE team_id = :team_id AND role_key IN ('', :role_key) AND status = 'pending' AND owner_key IS NULL LIMIT 1
+"""
+
+HAS_TASKS = "SELECT 1 FROM task WHERE team_id = :team_id LIMIT 1"
+
+LIST_RESERVED_BEFORE = """
+    SELECT {task_columns} FROM task
+    WHERE reserved_until IS NOT NULL AND reserved_until < :moment AND status = 'in_progress'
+    ORDER BY team_id, id {for_update}
+"""
+
+ADD_EDGE = """
+    INSERT INTO task_edge (team_id, task_id, blocker_id) VALUES (:team_id, :task_id, :blocker_id)
+    ON CONFLICT DO NOTHING RETURNING 1
+"""
+
+REMOVE_EDGE = """
+    DELETE FROM task_edge WHERE team_id = :team_id AND task_id = :task_id AND blocker_id = :blocker_id RETURNING 1
+"""
+
+COUNT_BLOCKER = "UPDATE task SET open_blockers = open_blockers + :change WHERE team_id = :team_id AND id = :task_id"
+
+DEPENDENTS = "SELECT task_id FROM task_edge WHERE team_id = :team_id AND blocker_id = :blocker_id ORDER BY task_id"
+
+# -- mail, requests, transcript ----------------------------------------------------------
+
+LIST_UNDELIVERED = """
+    SELECT {message_columns} FROM message
+    WHERE team_id = :team_id AND recipient_key = :key AND delivered_at IS NULL
+    ORDER BY id LIMIT :limit
+"""
+
+HAS_UNDELIVERED = """
+    SELECT 1 FROM message
+    WHERE team_id = :team_id AND recipient_key = :key AND delivered_at IS NULL AND wakes = {true} LIMIT 1
+"""
+
+MARK_DELIVERED = """
+    UPDATE message SET delivered_at = :now, delivered_turn = :turn_seq
+    WHERE team_id = :team_id AND id = :id AND delivered_at IS NULL
+"""
+
+LIST_MAIL = """
+    SELECT {message_columns} FROM message
+    WHERE team_id = :team_id AND recipient_key = :key ORDER BY id DESC LIMIT :limit
+"""
+
+LIST_MAIL_UNDELIVERED = """
+    SELECT {message_columns} FROM message
+    WHERE team_id = :team_id AND recipient_key = :key AND delivered_at IS NULL ORDER BY id DESC LIMIT :limit
+"""
+
+LIST_REQUESTS = "SELECT {request_columns} FROM request WHERE team_id = :team_id ORDER BY id"
+
+LIST_REQUESTS_DUE = """
+    SELECT {request_columns} FROM request
+    WHERE status = 'open' AND open_until IS NOT NULL AND open_until < :moment ORDER BY team_id, id
+"""
+
+LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM turn WHERE team_id = :team_id AND member_key = :key"
+
+LIST_TURNS = """
+    SELECT {turn_columns} FROM turn
+    WHERE team_id = :team_id AND member_key = :key AND seq > :after_seq ORDER BY seq LIMIT :limit
+"""
+
+LIST_CALLS = """
+    SELECT {tool_call_columns} FROM tool_call
+    WHERE team_id = :team_id AND member_key = :key ORDER BY turn_seq, position
+"""
+
+LIST_OPEN_CALLS = """
+    SELECT {tool_call_columns} FROM tool_call
+    WHERE team_id = :team_id AND member_key = :key AND state IN ('queued', 'started')
+    ORDER BY turn_seq, position
+"""
+
+# -- operations and events ---------------------------------------------------------------
+
+FIND_OPERATION = "SELECT outcome FROM operation WHERE id = :id"
+
+SAVE_OPERATION = "INSERT INTO operation (id, at, outcome) VALUES (:id, :now, :outcome)"

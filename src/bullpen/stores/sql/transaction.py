@@ -1,0 +1,395 @@
+"""`Transaction` over SQL: one class for both databases, over `execute` and a dialect.
+
+Events, rings and the outcome of an operation are gathered and written by `flush`
+as the last thing before the commit, so that a database across a network is asked
+as seldom as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from typing import Any, cast
+
+from bullpen.domain.codec import encode
+from bullpen.domain.event import Event, EventKind
+from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
+from bullpen.domain.message import Message
+from bullpen.domain.request import Request, RequestKind, RequestStatus
+from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.text import name_key
+from bullpen.domain.transcript import ToolCall, Turn
+from bullpen.stores.sql import statements
+from bullpen.stores.sql.dialect import Dialect
+from bullpen.stores.sql.tables import MEMBER, REQUEST, TABLES, TASK, TEAM, Table
+from bullpen.stores.transaction import EventRing, Lock, R, Ring
+
+Row = Sequence[Any]
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    team_id: int
+    kind: str
+    actor: str
+    data: Mapping[str, Any]
+
+
+class SqlTransaction:
+    def __init__(self, dialect: Dialect, now: datetime) -> None:
+        self.now = now
+        self._dialect = dialect
+        self._events: list[NewEvent] = []
+        self._rings: dict[Ring, None] = {}
+
+    # -- what a database provides --------------------------------------------------------
+
+    async def execute(self, sql: str, parameters: Parameters) -> list[Row]:
+        raise NotImplementedError
+
+    async def claim_next(self, member: Member) -> Task | None:
+        raise NotImplementedError
+
+    async def lock_graph(self, team_id: int) -> None:
+        raise NotImplementedError
+
+    async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]:
+        raise NotImplementedError
+
+    async def last_position(self, team_id: int) -> str:
+        raise NotImplementedError
+
+    async def flush(self) -> list[Ring]:
+        """Write what was gathered; return what is to ring after the commit."""
+        raise NotImplementedError
+
+    # -- shared -------------------------------------------------------------------------
+
+    async def _rows(self, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> list[Row]:
+        sql = self._dialect.named(statement)
+        if clause := self._dialect.locks[lock]:
+            sql = f"{sql} {clause}"
+        return await self.execute(sql, parameters)
+
+    async def _all(self, table: Table, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> list[Any]:
+        return [self._dialect.record(table, row) for row in await self._rows(statement, lock, **parameters)]
+
+    async def _one(self, table: Table, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> Any | None:
+        rows = await self._rows(statement, lock, **parameters)
+        return self._dialect.record(table, rows[0]) if rows else None
+
+    async def _exists(self, statement: str, /, **parameters: Any) -> bool:
+        return bool(await self._rows(statement, **parameters))
+
+    async def _number(self, statement: str, /, **parameters: Any) -> int:
+        rows = await self._rows(statement, **parameters)
+        return int(rows[0][0])
+
+    # -- any record -----------------------------------------------------------------------
+
+    async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
+        table = TABLES[kind]
+        parameters = dict(zip(table.key, key, strict=True))
+        return cast("R | None", await self._one(table, _find_statement(table), lock, **parameters))
+
+    async def insert(self, record: R) -> R:
+        table = TABLES[type(record)]
+        row = self._dialect.row(table, record)
+        if table.has_own_id:
+            del row["id"]
+        rows = await self._rows(_insert_statement(table), **row)
+        if isinstance(record, Task):
+            for blocker_id in record.blocked_by:
+                await self._rows(statements.ADD_EDGE, team_id=record.team_id, task_id=record.id, blocker_id=blocker_id)
+        if table.has_own_id:
+            return cast(R, replace(cast(Any, record), id=rows[0][0]))
+        return record
+
+    async def update(self, record: R) -> None:
+        table = TABLES[type(record)]
+        await self._rows(_update_statement(table), **self._dialect.row(table, record))
+
+    # -- teams, workers, members -------------------------------------------------------------
+
+    async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
+        sql = self._dialect.named(statements.FENCE)
+        if clause := self._dialect.locks[lock]:
+            sql = f"{sql} {clause} OF member"
+        rows = await self.execute(sql, {"team_id": ref.team_id, "name_key": name_key(ref.name)})
+        if not rows:
+            return None
+        width = len(MEMBER.columns)
+        member = self._dialect.record(MEMBER, rows[0][:width])
+        return self._dialect.record(TEAM, rows[0][width:]), member
+
+    async def find_live_team(self, key: str) -> Team | None:
+        return cast("Team | None", await self._one(TEAM, statements.FIND_LIVE_TEAM, name_key=key))
+
+    async def list_teams(self, include_deleted: bool) -> list[Team]:
+        return await self._all(TEAM, statements.LIST_TEAMS if include_deleted else statements.LIST_LIVE_TEAMS)
+
+    async def count_generations(self, key: str) -> int:
+        return await self._number(statements.COUNT_GENERATIONS, name_key=key)
+
+    async def list_workers(self, include_stopped: bool) -> list[Worker]:
+        statement = statements.LIST_WORKERS if include_stopped else statements.LIST_LIVE_WORKERS
+        return await self._all(TABLES[Worker], statement)
+
+    async def list_members(self, team_id: int, lock: Lock = Lock.NONE) -> list[Member]:
+        statement = statements.LIST_MEMBERS if lock is Lock.NONE else statements.HOLD_MEMBERS
+        members = await self._all(MEMBER, statement, lock, team_id=team_id)
+        return sorted(members, key=lambda member: (member.created_at, member.key))
+
+    async def list_members_of(self, worker_id: int, lock: Lock) -> list[Member]:
+        return await self._all(MEMBER, statements.LIST_MEMBERS_OF, lock, worker_id=worker_id)
+
+    async def find_members(self, team_id: int, keys: Sequence[str], lock: Lock) -> list[Member]:
+        found = [await self.find(Member, team_id, key, lock=lock) for key in sorted(set(keys))]
+        return [member for member in found if member is not None]
+
+    async def find_wanted(self, team_id: int | None) -> Member | None:
+        if team_id is None:
+            return cast("Member | None", await self._one(MEMBER, statements.FIND_WANTED))
+        return cast("Member | None", await self._one(MEMBER, statements.FIND_WANTED_OF_TEAM, team_id=team_id))
+
+    async def has_wanted(self) -> bool:
+        return await self._exists(statements.HAS_WANTED)
+
+    async def count_hosted(self, worker_id: int) -> int:
+        return await self._number(statements.COUNT_HOSTED, worker_id=worker_id)
+
+    async def list_claimers(
+        self,
+        team_id: int,
+        role_key: str,
+        statuses: Sequence[MemberStatus],
+        limit: int,
+        lock: Lock = Lock.NONE,
+    ) -> list[Member]:
+        return await self._all(
+            MEMBER, _claimers_statement(tuple(statuses)), lock, team_id=team_id, role_key=role_key, limit=limit
+        )
+
+    async def list_due_members(self, worker_id: int) -> list[Member]:
+        due: dict[tuple[int, str], Member] = {}
+        for statement in (statements.LIST_DUE_FOR_MAIL, statements.LIST_DUE_FOR_ASSIGNED):
+            for member in await self._all(MEMBER, statement, worker_id=worker_id):
+                due[member.team_id, member.key] = member
+        for team_id, role_key in await self._rows(statements.LIST_IDLE_ROLES, worker_id=worker_id):
+            for member in await self._idle_for_claimable(worker_id, team_id, role_key):
+                due[member.team_id, member.key] = member
+        return list(due.values())
+
+    async def _idle_for_claimable(self, worker_id: int, team_id: int, role_key: str) -> list[Member]:
+        """Not more than there are tasks: the safety net makes no stampede either."""
+        count = 0
+        for role in {"", role_key}:
+            count += await self._number(statements.COUNT_CLAIMABLE, team_id=team_id, role_key=role, limit=100)
+        if count == 0:
+            return []
+        return await self._all(
+            MEMBER,
+            statements.LIST_IDLE_OF_ROLE,
+            team_id=team_id,
+            role_key=role_key,
+            worker_id=worker_id,
+            limit=count,
+        )
+
+    async def has_role(self, team_id: int, role_key: str) -> bool:
+        return await self._exists(statements.HAS_ROLE, team_id=team_id, role_key=role_key)
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    async def take_task_id(self, team_id: int) -> int:
+        rows = await self._rows(statements.TAKE_TASK_ID, team_id=team_id)
+        return int(rows[0][0]) if rows else 0
+
+    async def list_tasks(
+        self, team_id: int, status: TaskStatus | None, owner_key: str | None, after_id: int, limit: int | None
+    ) -> list[Task]:
+        statement = {
+            (False, False): statements.LIST_TASKS,
+            (True, False): statements.LIST_TASKS_BY_STATUS,
+            (False, True): statements.LIST_TASKS_BY_OWNER,
+            (True, True): statements.LIST_TASKS_BY_STATUS_AND_OWNER,
+        }[status is not None, owner_key is not None]
+        parameters: dict[str, Any] = {"team_id": team_id, "after_id": after_id, "limit": self._limit(limit)}
+        if status is not None:
+            parameters["status"] = status.value
+        if owner_key is not None:
+            parameters["owner_key"] = owner_key
+        return await self._all(TASK, statement, **parameters)
+
+    async def find_tasks(self, team_id: int, ids: Sequence[int], lock: Lock) -> list[Task]:
+        found = [await self.find(Task, team_id, number, lock=lock) for number in sorted(set(ids))]
+        return [task for task in found if task is not None]
+
+    async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None:
+        found = await self._one(TASK, statements.FIND_IN_PROGRESS, team_id=team_id, owner_key=owner_key)
+        return cast("Task | None", found)
+
+    async def has_claimable(self, team_id: int, role_key: str) -> bool:
+        return await self._exists(statements.HAS_CLAIMABLE, team_id=team_id, role_key=role_key)
+
+    async def has_open_task_for(self, member: Member) -> bool:
+        if await self._exists(statements.HAS_ASSIGNED_TASK, team_id=member.team_id, name_key=member.key):
+            return True
+        if member.autonomy is not Autonomy.AUTO or member.kind not in (MemberKind.TEAMMATE, MemberKind.EXTERNAL):
+            return False
+        return await self._exists(statements.HAS_FREE_TASK, team_id=member.team_id, role_key=member.role_key)
+
+    async def has_tasks(self, team_id: int) -> bool:
+        return await self._exists(statements.HAS_TASKS, team_id=team_id)
+
+    async def list_reserved_before(self, moment: datetime) -> list[Task]:
+        return await self._all(TASK, statements.LIST_RESERVED_BEFORE, moment=self._dialect.moment(moment))
+
+    async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]:
+        return {task.id: task.blocked_by for task in await self.find_tasks(team_id, ids, Lock.NONE)}
+
+    async def add_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
+        edge = {"team_id": team_id, "task_id": task_id, "blocker_id": blocker_id}
+        added = await self._exists(statements.ADD_EDGE, **edge)
+        if added and is_open:
+            await self._rows(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=1)
+        return added
+
+    async def remove_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
+        edge = {"team_id": team_id, "task_id": task_id, "blocker_id": blocker_id}
+        removed = await self._exists(statements.REMOVE_EDGE, **edge)
+        if removed and is_open:
+            await self._rows(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=-1)
+        return removed
+
+    async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
+        dependents = await self._rows(statements.DEPENDENTS, team_id=team_id, blocker_id=blocker_id)
+        freed = []
+        for (task_id,) in dependents:
+            await self._rows(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=1 if is_open else -1)
+            task = await self.find(Task, team_id, task_id)
+            if task is not None and task.status is TaskStatus.PENDING and task.open_blockers == 0:
+                freed.append(task)
+        return freed
+
+    # -- mail, requests, transcript --------------------------------------------------------------
+
+    async def list_undelivered(self, team_id: int, key: str, limit: int) -> list[Message]:
+        return await self._all(
+            TABLES[Message], statements.LIST_UNDELIVERED, Lock.UPDATE, team_id=team_id, key=key, limit=limit
+        )
+
+    async def has_undelivered(self, team_id: int, key: str) -> bool:
+        return await self._exists(statements.HAS_UNDELIVERED, team_id=team_id, key=key)
+
+    async def mark_delivered(self, team_id: int, key: str, ids: Sequence[int], turn_seq: int | None) -> None:
+        now = self._dialect.moment(self.now)
+        for number in ids:
+            await self._rows(statements.MARK_DELIVERED, team_id=team_id, id=number, now=now, turn_seq=turn_seq)
+
+    async def list_mail(self, team_id: int, key: str, undelivered_only: bool, limit: int) -> list[Message]:
+        statement = statements.LIST_MAIL_UNDELIVERED if undelivered_only else statements.LIST_MAIL
+        newest = await self._all(TABLES[Message], statement, team_id=team_id, key=key, limit=limit)
+        return newest[::-1]
+
+    async def take_request_id(self, team_id: int) -> int:
+        return await self._number(statements.TAKE_REQUEST_ID, team_id=team_id)
+
+    async def list_requests(
+        self,
+        team_id: int,
+        status: RequestStatus | None,
+        kind: RequestKind | None,
+        asked_key: str | None,
+        asker_key: str | None,
+        lock: Lock = Lock.NONE,
+    ) -> list[Request]:
+        wanted = {"status": status, "kind": kind, "asked_key": asked_key, "asker_key": asker_key}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        statement = _requests_statement(tuple(given))
+        plain = {name: str(value) for name, value in given.items()}
+        return await self._all(REQUEST, statement, lock, team_id=team_id, **plain)
+
+    async def list_requests_due(self, moment: datetime) -> list[Request]:
+        return await self._all(REQUEST, statements.LIST_REQUESTS_DUE, moment=self._dialect.moment(moment))
+
+    async def last_seq(self, team_id: int, key: str) -> int:
+        return await self._number(statements.LAST_SEQ, team_id=team_id, key=key)
+
+    async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]:
+        return await self._all(
+            TABLES[Turn],
+            statements.LIST_TURNS,
+            team_id=team_id,
+            key=key,
+            after_seq=after_seq,
+            limit=self._limit(limit),
+        )
+
+    async def list_calls(self, team_id: int, key: str, open_only: bool) -> list[ToolCall]:
+        statement = statements.LIST_OPEN_CALLS if open_only else statements.LIST_CALLS
+        return await self._all(TABLES[ToolCall], statement, team_id=team_id, key=key)
+
+    def _limit(self, limit: int | None) -> int | None:
+        return self._dialect.no_limit if limit is None else limit
+
+    # -- operations, events, rings ------------------------------------------------------------------
+
+    async def find_operation(self, operation_id: str) -> Mapping[str, Any] | None:
+        rows = await self._rows(statements.FIND_OPERATION, id=operation_id)
+        return cast("Mapping[str, Any]", self._dialect.read_json(rows[0][0])) if rows else None
+
+    async def save_operation(self, operation_id: str, outcome: Mapping[str, Any]) -> None:
+        await self._rows(
+            statements.SAVE_OPERATION,
+            id=operation_id,
+            now=self._dialect.moment(self.now),
+            outcome=self._dialect.json(outcome),
+        )
+
+    def record(self, team_id: int, kind: EventKind, actor: str, **data: Any) -> None:
+        facts = {name: encode(value) for name, value in data.items() if value is not None}
+        self._events.append(NewEvent(team_id, kind.value, actor, facts))
+        self.ring(EventRing(team_id))
+
+    def ring(self, ring: Ring) -> None:
+        self._rings[ring] = None
+
+
+@cache
+def _find_statement(table: Table) -> str:
+    where = " AND ".join(f"{column} = :{column}" for column in table.key)
+    return f"SELECT {{{table.name}_columns}} FROM {table.name} WHERE {where}"
+
+
+@cache
+def _insert_statement(table: Table) -> str:
+    names = [name for name in table.written if not (table.has_own_id and name == "id")]
+    columns = ", ".join(f'"{name}"' for name in names)
+    values = ", ".join(f":{name}" for name in names)
+    returning = " RETURNING id" if table.has_own_id else ""
+    return f"INSERT INTO {table.name} ({columns}) VALUES ({values}){returning}"
+
+
+@cache
+def _update_statement(table: Table) -> str:
+    # Kept by edges alone: a record read earlier must not write an old count back.
+    kept = {*table.key, "open_blockers"}
+    changed = ", ".join(f'"{name}" = :{name}' for name in table.written if name not in kept)
+    where = " AND ".join(f"{column} = :{column}" for column in table.key)
+    return f"UPDATE {table.name} SET {changed} WHERE {where}"
+
+
+@cache
+def _claimers_statement(statuses: tuple[MemberStatus, ...]) -> str:
+    written = ", ".join(f"'{status.value}'" for status in statuses)
+    return statements.LIST_CLAIMERS.replace("{statuses}", written)
+
+
+@cache
+def _requests_statement(filters: tuple[str, ...]) -> str:
+    where = "".join(f" AND {name} = :{name}" for name in filters)
+    return statements.LIST_REQUESTS.replace(" ORDER BY", f"{where} ORDER BY")

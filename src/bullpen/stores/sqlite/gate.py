@@ -1,0 +1,74 @@
+"""The gate between processes: who may write to the database just now.
+
+SQLite's own busy handler sleeps and tries again, which starves whoever sleeps
+longest (one claimer got 1 task while another got 2,032). An `flock` queues in the
+kernel instead, and is freed when its holder dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.directory import make_store_directory
+
+
+class Gate:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def enter(self) -> None:
+        """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
+        descriptor = self._open()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
+        try:
+            os.pwrite(descriptor, f"{os.getpid():<10}\n".encode(), 0)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
+    def leave(self) -> None:
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def holder(self) -> str:
+        try:
+            pid = self._path.read_text().strip()
+        except OSError:
+            pid = ""
+        return f"process {pid}" if pid else "another process"
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            make_store_directory(self._path.parent)
+            try:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise StoreUnavailable(f"cannot write in {self._path.parent}: {error.strerror}") from error
+        return self._descriptor
+
+
+class NoGate:
+    """For a database that no other process can see."""
+
+    def enter(self) -> None:
+        return None
+
+    def leave(self) -> None:
+        return None
+
+    def holder(self) -> str:
+        return "this process"
+
+    def close(self) -> None:
+        return None

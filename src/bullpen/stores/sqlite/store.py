@@ -1,0 +1,182 @@
+"""`SqliteStore`: WAL, flushed at every commit, one grouping writer thread for each process.
+
+Invariant: only the writer thread writes, inside the gate, and a verb is answered
+after the commit that contains it. Reads run on a connection of their own, in one
+snapshot, and wait for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from bullpen.clock import Clock
+from bullpen.domain.member import Liveness, Worker
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
+from bullpen.stores.life import LifeLocks
+from bullpen.stores.sqlite.connection import check_version, connect, migrate, stored_version, translated
+from bullpen.stores.sqlite.gate import Gate, NoGate
+from bullpen.stores.sqlite.transaction import SqliteTransaction
+from bullpen.stores.transaction import drive
+from bullpen.stores.verbs.store import VerbStore
+from bullpen.stores.verbs.verb import Body
+from bullpen.stores.writer import Job, Writer
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 30.0
+
+
+class SqliteStore(VerbStore):
+    def __init__(self, url: str, path: Path | None, clock: Clock, **settings: Any) -> None:
+        """`path` None: in memory, for this object alone."""
+        super().__init__(url, clock, **settings)
+        self._path = None if path is None else path.absolute()
+        self._gate: Gate | NoGate = NoGate() if self._path is None else Gate(_beside(self._path, ".gate"))
+        self._bell: NoDoorbell | DatagramDoorbell = (
+            NoDoorbell() if self._path is None else DatagramDoorbell(self._board, str(self._path.resolve()))
+        )
+        self._lives = LifeLocks(None if self._path is None else _beside(self._path, ".workers"))
+        self._write_connection: apsw.Connection | None = None
+        self._read_connection: apsw.Connection | None = None
+        self._data_version = -1
+
+    @property
+    def _doorbell(self) -> Doorbell:
+        return self._bell
+
+    async def _open(self) -> None:
+        self._writer = Writer("bullpen-sqlite-writer", self._gate, self._commit)
+        self._readers = ThreadPoolExecutor(1, thread_name_prefix="bullpen-sqlite-reader")
+        if self._path is not None and self._path.exists():
+            await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
+
+    async def _close(self) -> None:
+        await self._writer.close()
+        self._readers.shutdown()
+        for connection in (self._read_connection, self._write_connection):
+            if connection is not None:
+                connection.close()
+        self._gate.close()
+        self._lives.close()
+        if isinstance(self._bell, DatagramDoorbell):
+            self._bell.close()
+
+    # -- writing -------------------------------------------------------------------------
+
+    async def _write(self, body: Body[T]) -> T:
+        return cast(T, await self._writer.run(body, patience_seconds=PATIENCE_SECONDS))
+
+    def _commit(self, jobs: list[Job[Any]]) -> None:
+        """In the writer's thread, inside the gate: run the group, commit, ring."""
+        try:
+            with translated(self._path):
+                connection = self._writing_connection()
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    for job in jobs:
+                        self._run(connection, job)
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+        except BaseException as error:
+            # The whole group is lost with its transaction: nobody is told of a success that is not stored.
+            for job in jobs:
+                job.fail(error)
+            return
+        self._ring(jobs)
+
+    def _run(self, connection: apsw.Connection, job: Job[Any]) -> None:
+        """One verb, undone alone if it fails; a fault of the database undoes the group."""
+        tx = SqliteTransaction(connection, self.clock.now())
+        connection.execute("SAVEPOINT verb")
+        try:
+            result = drive(job.body(tx))
+            job.rings = drive(tx.flush())
+        except apsw.Error:
+            raise
+        except BaseException as error:
+            connection.execute("ROLLBACK TO verb")
+            job.fail(error)
+        else:
+            job.succeed(result)
+        connection.execute("RELEASE verb")
+
+    def _ring(self, jobs: list[Job[Any]]) -> None:
+        rings = list(dict.fromkeys(ring for job in jobs for ring in job.rings))
+        for ring in rings:
+            self._board.ring(topic_of(ring))
+        self._bell.send(rings)
+
+    def _writing_connection(self) -> apsw.Connection:
+        if self._write_connection is None:
+            connection = connect(self._path)
+            migrate(connection)
+            self._write_connection = connection
+        return self._write_connection
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def _read(self, body: Body[T]) -> T:
+        if self._path is None:
+            return await self._write(body)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, body)
+
+    def _look(self, body: Body[Any]) -> Any:
+        with translated(self._path):
+            connection = self._reader()
+            connection.execute("BEGIN")
+            try:
+                return drive(body(SqliteTransaction(connection, self.clock.now())))
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _reader(self) -> apsw.Connection:
+        assert self._path is not None
+        if self._read_connection is None:
+            with translated(self._path):
+                if not self._path.exists():
+                    # Looking creates nothing: what is not there is empty.
+                    empty = connect(None)
+                    migrate(empty)
+                    return empty
+                connection = connect(self._path, must_exist=True)
+                current = stored_version(connection)
+                check_version(current)
+            if current is None:
+                raise StoreUnavailable(f"{self._path} is being created by another process; try again")
+            self._read_connection = connection
+        return self._read_connection
+
+    async def _has_changed(self) -> bool:
+        if self._path is None or self._read_connection is None:
+            return True
+        version = await asyncio.get_running_loop().run_in_executor(self._readers, self._read_data_version)
+        changed, self._data_version = version != self._data_version, version
+        return changed
+
+    def _read_data_version(self) -> int:
+        with translated(self._path):
+            connection = self._reader()
+            return int(connection.pragma("data_version"))
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def _hold_life(self, token: str) -> None:
+        self._lives.hold(token)
+
+    async def _drop_life(self, token: str) -> None:
+        self._lives.drop(token)
+
+    async def probe_worker(self, worker: Worker) -> Liveness:
+        return self._lives.probe(worker)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

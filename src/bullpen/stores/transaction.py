@@ -1,0 +1,256 @@
+"""What a store implementation provides: one open transaction, at the level of records.
+
+The verbs (`stores/verbs/`) are written once, over this. An implementation makes
+these primitives atomic together, isolated and durable; it contains no rule of
+the domain. All methods are coroutines so that a network database can await;
+an embedded one simply never suspends (see `drive`).
+
+Isolation that the verbs rely on:
+
+- `Lock.UPDATE` keeps every other transaction from changing or locking the record
+  until this one ends; `Lock.SHARE` keeps others from changing it. A store that
+  runs one transaction at a time may ignore both.
+- Locks are taken in the order team, member, task, ids ascending.
+- `claim_next` and `find_wanted` lock what they return and pass over what another
+  transaction has locked; who takes something rings for what is left.
+- `list_claimers` with `Lock.SHARE` waits for a member who is just leaving and then
+  does not return it: so a task that becomes claimable and a member's last look
+  before its exit cannot pass each other.
+- `lock_graph` serialises changes of edges between existing tasks of a team.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from bullpen.domain.event import Event, EventKind
+from bullpen.domain.member import Member, MemberRef, MemberStatus, Team, Worker
+from bullpen.domain.message import Message
+from bullpen.domain.request import Request, RequestKind, RequestStatus
+from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.transcript import ToolCall, Turn
+
+Record = Team | Worker | Member | Task | Message | Request | Turn | ToolCall
+R = TypeVar("R", Team, Worker, Member, Task, Message, Request, Turn, ToolCall)
+
+
+class Lock(Enum):
+    NONE = "none"
+    SHARE = "share"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRing:
+    """Wake this member, in the process of the worker that hosts it."""
+
+    team_id: int
+    name: str
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRing:
+    """Wake the workers: a member is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRing:
+    """Wake who follows this team's log."""
+
+    team_id: int
+
+
+Ring = MemberRing | WantedRing | EventRing
+
+
+class Transaction(Protocol):
+    now: datetime
+    """The moment of this transaction, the same for all that it writes."""
+
+    # -- any record --------------------------------------------------------------
+
+    async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
+        """By key: Team (id), Worker (id), Member (team_id, name_key), Task (team_id, id), Message (team_id, id),
+        Request (team_id, id), ToolCall (team_id, member_key, call_id)."""
+        ...
+
+    async def insert(self, record: R) -> R:
+        """Team, Worker and Message get a new, growing id in place of 0. Task edges (`blocked_by`) are stored too."""
+        ...
+
+    async def update(self, record: R) -> None:
+        """Every field but the key; of a task, `blocked_by`, `blocks` and `open_blockers` are left alone."""
+        ...
+
+    # -- teams, workers, members -------------------------------------------------
+
+    async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
+        """The member by (team_id, name_key), locked, with its team; None if there is none. Not compared here."""
+        ...
+
+    async def find_live_team(self, key: str) -> Team | None: ...
+
+    async def list_teams(self, include_deleted: bool) -> list[Team]: ...
+
+    async def count_generations(self, key: str) -> int: ...
+
+    async def list_workers(self, include_stopped: bool) -> list[Worker]: ...
+
+    async def list_members(self, team_id: int, lock: Lock = Lock.NONE) -> list[Member]:
+        """By creation; locked ones in ascending key order."""
+        ...
+
+    async def list_members_of(self, worker_id: int, lock: Lock) -> list[Member]: ...
+
+    async def find_members(self, team_id: int, keys: Sequence[str], lock: Lock) -> list[Member]:
+        """Those that exist, locked in ascending key order."""
+        ...
+
+    async def find_wanted(self, team_id: int | None) -> Member | None:
+        """The longest wanted of a live team, locked, passing over locked ones."""
+        ...
+
+    async def has_wanted(self) -> bool: ...
+
+    async def count_hosted(self, worker_id: int) -> int:
+        """Its lead and teammates; external members take no slot."""
+        ...
+
+    async def list_claimers(
+        self,
+        team_id: int,
+        role_key: str,
+        statuses: Sequence[MemberStatus],
+        limit: int,
+        lock: Lock = Lock.NONE,
+    ) -> list[Member]:
+        """Autonomous teammates and external members in one of these states, without an open shutdown, who may
+        take a task of this role (any, if it is empty). With `shutdown`: only those that `can_be_revived`."""
+        ...
+
+    async def list_due_members(self, worker_id: int) -> list[Member]:
+        """Members of this worker with undelivered waking mail or, if idle, with a claimable task."""
+        ...
+
+    async def has_role(self, team_id: int, role_key: str) -> bool: ...
+
+    # -- tasks -------------------------------------------------------------------
+
+    async def take_task_id(self, team_id: int) -> int:
+        """The next number of the team, which locks the team; never given out again."""
+        ...
+
+    async def list_tasks(
+        self, team_id: int, status: TaskStatus | None, owner_key: str | None, after_id: int, limit: int | None
+    ) -> list[Task]: ...
+
+    async def find_tasks(self, team_id: int, ids: Sequence[int], lock: Lock) -> list[Task]:
+        """Those that exist, locked in ascending order."""
+        ...
+
+    async def claim_next(self, member: Member) -> Task | None:
+        """Make the next claimable task the member's, in progress: its own first, then the lowest number whose role
+        is absent or its. None too if it has one in progress. No scan: the cost does not grow with the board."""
+        ...
+
+    async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None: ...
+
+    async def has_claimable(self, team_id: int, role_key: str) -> bool:
+        """An unowned claimable task of exactly this role (empty: without one)?"""
+        ...
+
+    async def has_open_task_for(self, member: Member) -> bool:
+        """A pending task, blocked or not, that could become this member's?"""
+        ...
+
+    async def has_tasks(self, team_id: int) -> bool: ...
+
+    async def list_reserved_before(self, moment: datetime) -> list[Task]:
+        """In progress, with a reservation that has run out; locked."""
+        ...
+
+    async def lock_graph(self, team_id: int) -> None: ...
+
+    async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]: ...
+
+    async def add_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
+        """False if it is there already. An open one counts in `open_blockers`."""
+        ...
+
+    async def remove_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool: ...
+
+    async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
+        """The blocker stopped (or began) holding its dependents back: count, in ascending order, and return the
+        pending dependents that have no open blocker now (none when it began)."""
+        ...
+
+    # -- mail, requests, transcript ------------------------------------------------
+
+    async def list_undelivered(self, team_id: int, key: str, limit: int) -> list[Message]:
+        """In order of id, locked."""
+        ...
+
+    async def has_undelivered(self, team_id: int, key: str) -> bool:
+        """Waking mail only."""
+        ...
+
+    async def mark_delivered(self, team_id: int, key: str, ids: Sequence[int], turn_seq: int | None) -> None: ...
+
+    async def list_mail(self, team_id: int, key: str, undelivered_only: bool, limit: int) -> list[Message]:
+        """The newest, oldest first."""
+        ...
+
+    async def take_request_id(self, team_id: int) -> int: ...
+
+    async def list_requests(
+        self,
+        team_id: int,
+        status: RequestStatus | None,
+        kind: RequestKind | None,
+        asked_key: str | None,
+        asker_key: str | None,
+        lock: Lock = Lock.NONE,
+    ) -> list[Request]: ...
+
+    async def list_requests_due(self, moment: datetime) -> list[Request]:
+        """Open ones past their deadline, in any team; not locked."""
+        ...
+
+    async def last_seq(self, team_id: int, key: str) -> int: ...
+
+    async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]: ...
+
+    async def list_calls(self, team_id: int, key: str, open_only: bool) -> list[ToolCall]: ...
+
+    # -- operations, events, rings -------------------------------------------------
+
+    async def find_operation(self, operation_id: str) -> Mapping[str, Any] | None: ...
+
+    async def save_operation(self, operation_id: str, outcome: Mapping[str, Any]) -> None: ...
+
+    def record(self, team_id: int, kind: EventKind, actor: str, **data: Any) -> None:
+        """An event of this transaction; written at its end."""
+        ...
+
+    def ring(self, ring: Ring) -> None:
+        """Sent after the commit."""
+        ...
+
+    async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]: ...
+
+    async def last_position(self, team_id: int) -> str: ...
+
+
+def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a verb over a transaction that never suspends, in the thread that calls."""
+    try:
+        coroutine.send(None)
+    except StopIteration as finished:
+        return finished.value
+    coroutine.close()
+    raise RuntimeError("a store verb waited for something other than its transaction")

@@ -1,0 +1,108 @@
+"""What happens to a member and its task when its host is gone, in one place for every way to lose it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from bullpen.domain.event import EventKind
+from bullpen.domain.member import SYSTEM, Member, MemberKind, MemberStatus, Team
+from bullpen.domain.message import MessageType
+from bullpen.domain.request import Request, RequestStatus, answer, facts_of
+from bullpen.domain.task import Handover, Task, TaskStatus
+from bullpen.stores.transaction import Lock, Transaction, WantedRing
+from bullpen.stores.verbs.post import notify
+from bullpen.stores.verbs.wake import offer
+
+TAKEOVER_SECONDS = 30.0
+
+
+async def unhost(tx: Transaction, member: Member, *, why: str, reserve: bool) -> Member:
+    """`member` is locked. Its incarnation is over: it is wanted again, or at rest if nobody may host it.
+
+    `reserve` keeps its task for it for a while; else the task returns to the board.
+    """
+    stops = member.kind is MemberKind.EXTERNAL or member.shutdown_request_id is not None
+    stops = stops or member.status in (MemberStatus.STOPPING, MemberStatus.SHUTDOWN)
+    over = replace(
+        member,
+        incarnation=member.incarnation + 1,
+        worker_id=None,
+        status=MemberStatus.SHUTDOWN if stops else MemberStatus.WANTED,
+        status_reason=why,
+        status_at=tx.now,
+        shutdown_request_id=None,
+    )
+    await tx.update(over)
+    await answer_shutdown(tx, member, why=why)
+    tx.record(member.team_id, EventKind.MEMBER_LAPSED, SYSTEM, member=member.name, reason=why, status=over.status)
+    if stops or not reserve:
+        await give_back_task_of(tx, member, note=why)
+    else:
+        await _reserve_task_of(tx, member)
+    if not stops:
+        tx.ring(WantedRing())
+    return over
+
+
+async def give_back_task_of(tx: Transaction, member: Member, *, note: str) -> Task | None:
+    """Whatever it has in progress returns to the board with a hand-over note."""
+    task = await tx.find_in_progress(member.team_id, member.key)
+    return None if task is None else await give_back(tx, task, by=member.name, note=note, actor=SYSTEM)
+
+
+async def give_back(tx: Transaction, task: Task, *, by: str, note: str, actor: str) -> Task:
+    """In progress until now, anybody's from here on."""
+    free = replace(
+        task,
+        status=TaskStatus.PENDING,
+        owner=None,
+        claimed_at=None,
+        reserved_until=None,
+        verifying=False,
+        updated_at=tx.now,
+        handovers=(*task.handovers, Handover(by=by, at=tx.now, note=note)) if note else task.handovers,
+    )
+    await tx.update(free)
+    tx.record(task.team_id, EventKind.TASK_RELEASED, actor, task=task.id, owner=by, note=note)
+    await offer(tx, [free])
+    return free
+
+
+async def has_free_slot(tx: Transaction, *, except_worker: int | None) -> bool:
+    for worker in await tx.list_workers(include_stopped=False):
+        if worker.id != except_worker and worker.slots and await tx.count_hosted(worker.id) < worker.slots:
+            return True
+    return False
+
+
+async def _reserve_task_of(tx: Transaction, member: Member) -> None:
+    task = await tx.find_in_progress(member.team_id, member.key)
+    if task is None:
+        return
+    team = await tx.find(Team, member.team_id)
+    assert team is not None
+    seconds = float(team.settings.get("takeover_seconds", TAKEOVER_SECONDS))
+    until = tx.now + timedelta(seconds=seconds)
+    await tx.update(replace(task, reserved_until=until, verifying=False, updated_at=tx.now))
+    tx.record(task.team_id, EventKind.TASK_RESERVED, SYSTEM, task=task.id, owner=member.name, until=until.isoformat())
+
+
+async def answer_shutdown(tx: Transaction, member: Member, *, why: str) -> None:
+    """The member is at rest: its open shutdown request, if there is one, is answered with yes."""
+    if member.shutdown_request_id is None:
+        return
+    request = await tx.find(Request, member.team_id, member.shutdown_request_id, lock=Lock.UPDATE)
+    if request is None or request.status is not RequestStatus.OPEN:
+        return
+    answered = answer(request, by=member.name, approve=True, reason=why, at=tx.now)
+    await tx.update(answered)
+    tx.record(member.team_id, EventKind.REQUEST_CLOSED, member.name, **facts_of(answered))
+    await notify(
+        tx,
+        member.team_id,
+        request.asker,
+        f"{member.name} has shut down: {why}",
+        type=MessageType.SHUTDOWN_RESPONSE,
+        request_id=request.id,
+    )

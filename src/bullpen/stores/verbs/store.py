@@ -1,0 +1,247 @@
+"""`VerbStore`: every verb of the contract, over the few things that an implementation provides.
+
+An implementation provides `_open` and `_close`, `_write` and `_read` (run a body
+in a transaction), `_hold_life` and `_drop_life` (what proves that this process
+lives), `probe_worker`, and a doorbell. Everything else stands here and in the
+sibling modules, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Self, TypeVar
+
+from bullpen.clock import Clock
+from bullpen.domain.event import Event
+from bullpen.domain.member import Liveness, Member, MemberRef, Worker
+from bullpen.errors import BullpenError, UsageError
+from bullpen.store import BEGINNING, Bell
+from bullpen.stores.bells import (
+    EVENTS_PREFIX,
+    WANTED_TOPIC,
+    BellBoard,
+    Doorbell,
+    events_topic,
+    member_topic,
+    worker_prefix,
+)
+from bullpen.stores.verbs.events import EventVerbs
+from bullpen.stores.verbs.mail import MailVerbs
+from bullpen.stores.verbs.members import MemberVerbs
+from bullpen.stores.verbs.requests import RequestVerbs
+from bullpen.stores.verbs.tasks import TaskVerbs
+from bullpen.stores.verbs.teams import TeamVerbs
+from bullpen.stores.verbs.transcript import TranscriptVerbs
+from bullpen.stores.verbs.verb import Body
+from bullpen.stores.verbs.workers import WorkerVerbs
+
+T = TypeVar("T")
+
+POLL_INTERVAL_SECONDS = 1.0
+
+
+class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, RequestVerbs, TranscriptVerbs, EventVerbs):
+    def __init__(self, url: str, clock: Clock, *, poll_interval_seconds: float = POLL_INTERVAL_SECONDS) -> None:
+        self.url = url
+        self.clock = clock
+        self.poll_interval_seconds = poll_interval_seconds
+        self._board = BellBoard()
+        self._workers: dict[int, tuple[Worker, ExitStack]] = {}
+        self._listeners = 0
+        self._net: asyncio.Task[None] | None = None
+        self._followers = 0
+        self._follower_bell = ExitStack()
+
+    # -- what an implementation provides -------------------------------------------
+
+    @property
+    def _doorbell(self) -> Doorbell:
+        raise NotImplementedError
+
+    async def _open(self) -> None:
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        raise NotImplementedError
+
+    async def _write(self, body: Body[T]) -> T:
+        """One transaction; after its commit its rings are delivered. All or nothing, durable when it returns."""
+        raise NotImplementedError
+
+    async def _read(self, body: Body[T]) -> T:
+        """One consistent snapshot; sees every write that has returned."""
+        raise NotImplementedError
+
+    async def _hold_life(self, token: str) -> None:
+        """From now until `_drop_life` or the death of this process, `probe_worker` of this token says ALIVE."""
+        raise NotImplementedError
+
+    async def _drop_life(self, token: str) -> None:
+        raise NotImplementedError
+
+    async def probe_worker(self, worker: Worker) -> Liveness:
+        raise NotImplementedError
+
+    # -- life of the store object ----------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        for worker_id in list(self._workers):
+            with suppress(BullpenError):
+                await self.stop_worker(worker_id)
+        await self._stop_net()
+        self._follower_bell.close()
+        await self._close()
+
+    # -- workers of this process -------------------------------------------------------
+
+    async def register_worker(
+        self, *, slots: int = 0, labels: Sequence[str] = (), lease_seconds: float = 15.0
+    ) -> Worker:
+        if lease_seconds <= 0 or slots < 0:
+            raise UsageError("a worker has a lease of more than 0 seconds and no negative number of slots")
+        token = secrets.token_hex(8)
+        # Its life is held before anyone can read its row: an observer never sees a worker that looks dead.
+        await self._hold_life(token)
+        moment = datetime.now(UTC)
+        try:
+            worker = await self._enter_worker(
+                Worker(
+                    id=0,
+                    token=token,
+                    host=socket.gethostname(),
+                    boot_id=boot_id(),
+                    pid=os.getpid(),
+                    slots=slots,
+                    labels=tuple(labels),
+                    lease_seconds=lease_seconds,
+                    started_at=moment,
+                    renewed_at=moment,
+                )
+            )
+        except BaseException:
+            await self._drop_life(token)
+            raise
+        bells = ExitStack()
+        bells.enter_context(self._doorbell.receive(worker_prefix(worker.id)))
+        self._workers[worker.id] = (worker, bells)
+        return worker
+
+    async def stop_worker(self, worker_id: int) -> list[Member]:
+        worker, bells = self._workers.pop(worker_id, (None, None))
+        if bells is not None:
+            bells.close()
+        try:
+            return await self._leave_worker(worker_id)
+        finally:
+            if worker is not None:
+                await self._drop_life(worker.token)
+
+    # -- bells -----------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def listen_member(self, by: MemberRef) -> AsyncIterator[Bell]:
+        async with self._watched():
+            with self._board.subscribe(member_topic(by.team_id, by.name)) as bell:
+                yield bell
+
+    @asynccontextmanager
+    async def listen_wanted(self) -> AsyncIterator[Bell]:
+        async with self._watched():
+            with self._board.subscribe(WANTED_TOPIC) as bell:
+                yield bell
+
+    @asynccontextmanager
+    async def listen_events(self, team_id: int) -> AsyncIterator[Bell]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._watched())
+            bell = stack.enter_context(self._board.subscribe(events_topic(team_id)))
+            await stack.enter_async_context(self._followed(team_id))
+            yield bell
+
+    async def follow_events(self, team_id: int, *, after: str = BEGINNING) -> AsyncIterator[Event]:
+        async with self.listen_events(team_id) as bell:
+            position = after
+            while True:
+                bell.clear()
+                events = await self.list_events(team_id, after=position)
+                for event in events:
+                    yield event
+                    position = event.position
+                if not events:
+                    await bell.wait()
+
+    @asynccontextmanager
+    async def _followed(self, team_id: int) -> AsyncIterator[None]:
+        """While inside, rings for events reach this process; one receiver for all followers."""
+        if self._followers == 0:
+            self._follower_bell.enter_context(self._doorbell.receive(EVENTS_PREFIX))
+        self._followers += 1
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            if self._followers == 0:
+                self._follower_bell.close()
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """While anyone listens, the safety net runs: one for the process, not one for each member."""
+        self._listeners += 1
+        if self._net is None:
+            self._net = asyncio.create_task(self._run_net())
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if self._listeners == 0:
+                await self._stop_net()
+
+    async def _stop_net(self) -> None:
+        net, self._net = self._net, None
+        if net is not None:
+            net.cancel()
+            with suppress(asyncio.CancelledError):
+                await net
+
+    async def _run_net(self) -> None:
+        """Rings may be lost (a full socket, a dead connection); then this finds who has work, a second later."""
+        while True:
+            await asyncio.sleep(self.poll_interval_seconds)
+            with suppress(BullpenError):
+                if await self._has_changed():
+                    await self._look_for_the_deaf()
+
+    async def _has_changed(self) -> bool:
+        """False only if nothing can have happened since the last call. Cheaper than looking, where it can be known."""
+        return True
+
+    async def _look_for_the_deaf(self) -> None:
+        for worker_id in list(self._workers):
+            for ref in await self.list_due_members(worker_id):
+                self._board.ring(member_topic(ref.team_id, ref.name))
+        topics = self._board.topics()
+        if WANTED_TOPIC in topics and await self._has_wanted():
+            self._board.ring(WANTED_TOPIC)
+        for topic in topics:
+            if isinstance(topic, tuple) and topic[0] == "events":
+                self._board.ring(topic)
+
+
+@cache
+def boot_id() -> str:
+    """Tells this run of the machine from the one before its last restart."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "unknown"

@@ -1,0 +1,129 @@
+"""Verbs about teams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from bullpen.domain.codec import encode
+from bullpen.domain.event import EventKind
+from bullpen.domain.member import LEAD, USER, Member, MemberKind, MemberRef, MemberStatus, Team
+from bullpen.domain.request import RequestStatus
+from bullpen.domain.text import check_name, clean, name_key
+from bullpen.errors import Conflict, NotFound
+from bullpen.stores.transaction import Lock, Transaction
+from bullpen.stores.verbs.fence import fenced_lead
+from bullpen.stores.verbs.requests import ask_to_shut_down, close_request
+from bullpen.stores.verbs.verb import read, write
+
+
+class TeamVerbs:
+    @write
+    async def create_team(
+        tx: Transaction,
+        name: str,
+        *,
+        goal: str = "",
+        settings: Mapping[str, Any] | None = None,
+        operation_id: str | None = None,
+    ) -> Team:
+        key = name_key(check_name(name, what="team name"))
+        if await tx.find_live_team(key) is not None:
+            raise Conflict(f"there is a live team {name!r} already: use it, or delete it first")
+        team = await tx.insert(
+            Team(
+                id=0,
+                name=name,
+                generation=await tx.count_generations(key) + 1,
+                goal=clean(goal, what="goal"),
+                settings=encode(settings or {}),
+                created_at=tx.now,
+            )
+        )
+        for reserved, kind in ((LEAD, MemberKind.LEAD), (USER, MemberKind.USER)):
+            await tx.insert(
+                Member(
+                    team_id=team.id,
+                    name=reserved,
+                    kind=kind,
+                    role=reserved,
+                    status=MemberStatus.IDLE,
+                    created_at=tx.now,
+                    status_at=tx.now,
+                )
+            )
+        tx.record(team.id, EventKind.TEAM_CREATED, USER, name=name, goal=team.goal, generation=team.generation)
+        return team
+
+    @read
+    async def get_team(tx: Transaction, team_id: int) -> Team:
+        team = await tx.find(Team, team_id)
+        if team is None:
+            raise NotFound(f"there is no team with id {team_id}")
+        return team
+
+    @read
+    async def find_team(tx: Transaction, name: str) -> Team | None:
+        return await tx.find_live_team(name_key(name))
+
+    @read
+    async def list_teams(tx: Transaction, *, include_deleted: bool = False) -> list[Team]:
+        return await tx.list_teams(include_deleted)
+
+    @write
+    async def change_team(
+        tx: Transaction,
+        by: MemberRef,
+        *,
+        name: str | None = None,
+        goal: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        operation_id: str | None = None,
+    ) -> Team:
+        _, lead = await fenced_lead(tx, by, what="change the team")
+        team = await tx.find(Team, by.team_id, lock=Lock.UPDATE)
+        assert team is not None
+        if name is not None and name != team.name:
+            team = await _renamed(tx, team, name, lead.name)
+        changed = replace(
+            team,
+            goal=team.goal if goal is None else clean(goal, what="goal"),
+            settings={**team.settings, **encode(settings or {})},
+        )
+        await tx.update(changed)
+        if goal is not None or settings:
+            tx.record(team.id, EventKind.TEAM_CHANGED, lead.name, goal=changed.goal, settings=encode(settings or {}))
+        return changed
+
+    @write
+    async def delete_team(
+        tx: Transaction, by: MemberRef, *, deadline_seconds: float = 30.0, operation_id: str | None = None
+    ) -> Team:
+        _, lead = await fenced_lead(tx, by, what="delete the team")
+        team = await tx.find(Team, by.team_id, lock=Lock.UPDATE)
+        assert team is not None
+        for request in await tx.list_requests(team.id, RequestStatus.OPEN, None, None, None, Lock.UPDATE):
+            await close_request(tx, request, RequestStatus.CANCELLED, actor=lead.name)
+        members = await tx.list_members(team.id, Lock.UPDATE)
+        until = tx.now + timedelta(seconds=deadline_seconds)
+        for member in members:
+            if member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL):
+                await ask_to_shut_down(tx, member, asker=lead, reason="the team is deleted", open_until=until)
+        deleted = replace(team, deleted_at=tx.now)
+        await tx.update(deleted)
+        tx.record(team.id, EventKind.TEAM_DELETED, lead.name, name=team.name)
+        return deleted
+
+
+async def _renamed(tx: Transaction, team: Team, name: str, actor: str) -> Team:
+    key = name_key(check_name(name, what="team name"))
+    teammates = [member for member in await tx.list_members(team.id) if member.kind is MemberKind.TEAMMATE]
+    if teammates or await tx.has_tasks(team.id):
+        raise Conflict(f"team {team.name!r} has work: finish it, or delete the team first")
+    other = await tx.find_live_team(key)
+    if other is not None and other.id != team.id:
+        raise Conflict(f"there is a live team {name!r} already")
+    tx.record(team.id, EventKind.TEAM_RENAMED, actor, old=team.name, name=name)
+    return replace(team, name=name, generation=await tx.count_generations(key) + 1)

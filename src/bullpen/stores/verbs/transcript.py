@@ -1,0 +1,176 @@
+"""Verbs about memory: turns, tool calls, the end of a work phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bullpen.domain.codec import encode
+from bullpen.domain.event import EventKind
+from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef, MemberStatus
+from bullpen.domain.message import MessageType, Origin
+from bullpen.domain.text import clean, name_key
+from bullpen.domain.transcript import (
+    INTERRUPTED_TEXT,
+    CallState,
+    NewCall,
+    ToolCall,
+    Turn,
+    TurnKind,
+    step_call,
+)
+from bullpen.errors import Conflict, NotFound
+from bullpen.stores.transaction import Lock, Transaction
+from bullpen.stores.verbs.fence import fenced
+from bullpen.stores.verbs.members import change_status, merged_counters
+from bullpen.stores.verbs.post import post
+from bullpen.stores.verbs.verb import read, write
+
+
+class TranscriptVerbs:
+    @write
+    async def record_turn(
+        tx: Transaction,
+        by: MemberRef,
+        kind: str,
+        content: Any,
+        *,
+        calls: Sequence[NewCall] = (),
+        operation_id: str | None = None,
+    ) -> Turn:
+        _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        turn = await append_turn(tx, me, kind, content)
+        for position, call in enumerate(calls):
+            if await tx.find(ToolCall, me.team_id, me.key, call.call_id) is not None:
+                raise Conflict(f"{me.name} has used the tool call id {call.call_id!r} before")
+            await tx.insert(
+                ToolCall(
+                    team_id=me.team_id,
+                    member=me.name,
+                    call_id=call.call_id,
+                    turn_seq=turn.seq,
+                    position=position,
+                    name=call.name,
+                    arguments=_storable(call.arguments),
+                    incarnation=me.incarnation,
+                    queued_at=tx.now,
+                )
+            )
+        return turn
+
+    @write
+    async def start_call(tx: Transaction, by: MemberRef, call_id: str) -> ToolCall:
+        _, me = await fenced(tx, by, team_must_live=False)
+        call = await _get_call(tx, me, call_id)
+        started = replace(step_call(call, CallState.STARTED, at=tx.now), incarnation=me.incarnation)
+        await tx.update(started)
+        tx.record(me.team_id, EventKind.TOOL_CALL_STARTED, me.name, call=call_id, tool=call.name)
+        return started
+
+    @write
+    async def finish_call(
+        tx: Transaction, by: MemberRef, call_id: str, result: str, *, is_error: bool = False
+    ) -> ToolCall:
+        _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        call = await _get_call(tx, me, call_id)
+        if call.state is CallState.FINISHED:
+            return call
+        return await _finish_call(tx, me, call, CallState.FINISHED, clean(result, what="tool result"), is_error)
+
+    @write
+    async def interrupt_calls(tx: Transaction, by: MemberRef) -> list[ToolCall]:
+        _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        return [
+            await _finish_call(tx, me, call, CallState.INTERRUPTED, INTERRUPTED_TEXT, True)
+            for call in await tx.list_calls(me.team_id, me.key, open_only=True)
+            if call.state is CallState.STARTED and call.incarnation != me.incarnation
+        ]
+
+    @write
+    async def end_phase(
+        tx: Transaction,
+        by: MemberRef,
+        *,
+        why: str,
+        result: str = "",
+        status: MemberStatus = MemberStatus.IDLE,
+        counters: Mapping[str, Any] | None = None,
+        operation_id: str | None = None,
+    ) -> Member:
+        _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        me = replace(me, counters=merged_counters(me, counters or {}))
+        await tx.update(me)
+        if me.status is not MemberStatus.STOPPING:
+            me = await change_status(tx, me, status, reason=why)
+        if me.kind is not MemberKind.LEAD:
+            await _report_result(tx, me, result, why)
+        tx.record(me.team_id, EventKind.PHASE_ENDED, me.name, member=me.name, why=why, result=result[:500])
+        return me
+
+    @read
+    async def list_turns(
+        tx: Transaction, team_id: int, name: str, *, after_seq: int = 0, limit: int | None = None
+    ) -> list[Turn]:
+        return await tx.list_turns(team_id, name_key(name), after_seq, limit)
+
+    @read
+    async def list_calls(tx: Transaction, team_id: int, name: str, *, open_only: bool = False) -> list[ToolCall]:
+        return await tx.list_calls(team_id, name_key(name), open_only)
+
+
+async def append_turn(tx: Transaction, me: Member, kind: str, content: Any) -> Turn:
+    """`me` is locked for change, so the next number is its own."""
+    turn = await tx.insert(
+        Turn(
+            team_id=me.team_id,
+            member=me.name,
+            seq=await tx.last_seq(me.team_id, me.key) + 1,
+            kind=str(kind),
+            content=_storable(content),
+            incarnation=me.incarnation,
+            created_at=tx.now,
+        )
+    )
+    tx.record(me.team_id, EventKind.TURN_RECORDED, me.name, member=me.name, seq=turn.seq, kind_of_turn=turn.kind)
+    return turn
+
+
+def _storable(value: Any) -> Any:
+    """JSON whose every text can be stored."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): _storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value]
+    return encode(value)
+
+
+async def _get_call(tx: Transaction, me: Member, call_id: str) -> ToolCall:
+    call = await tx.find(ToolCall, me.team_id, me.key, call_id, lock=Lock.UPDATE)
+    if call is None:
+        raise NotFound(f"{me.name} has no tool call {call_id!r}")
+    return call
+
+
+async def _finish_call(
+    tx: Transaction, me: Member, call: ToolCall, state: CallState, result: str, is_error: bool
+) -> ToolCall:
+    finished = step_call(call, state, at=tx.now, result=result, is_error=is_error)
+    await tx.update(finished)
+    await append_turn(
+        tx, me, TurnKind.TOOL_RESULT, {"call_id": call.call_id, "name": call.name, "text": result, "is_error": is_error}
+    )
+    tx.record(me.team_id, EventKind.TOOL_CALL_FINISHED, me.name, call=call.call_id, tool=call.name, state=state)
+    return finished
+
+
+async def _report_result(tx: Transaction, me: Member, result: str, why: str) -> None:
+    if not result.strip():
+        return
+    lead = await tx.find(Member, me.team_id, LEAD, lock=Lock.SHARE)
+    assert lead is not None
+    # A result of a task that is on the board comes along with what wakes the lead; one that belongs to none wakes it.
+    wakes = "task" not in me.counters
+    await post(tx, lead, f"[{why}] {result}", sender=me.name, type=MessageType.RESULT, origin=Origin.AGENT, wakes=wakes)

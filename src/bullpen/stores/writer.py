@@ -1,0 +1,186 @@
+"""One thread that writes: verbs wait in a queue and are committed in groups.
+
+A commit costs a flush of the disk, whether one verb is in it or fifty. So while
+one group is being committed the next gathers, and the busier the process, the
+fewer flushes a verb costs. Nobody waits for a group to fill.
+
+- A job answers only after the commit of its group.
+- A caller cancelled while its job still waits takes the job back; once the job
+  has begun, it runs to its end before the cancellation goes on.
+- A caller that waits longer than `patience_seconds` for its job to begin is told
+  who holds the store, and the job is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.transaction import Ring
+
+T = TypeVar("T")
+
+MAX_GROUP = 256
+
+
+class Job(Generic[T]):
+    """A body to run, and where its outcome goes."""
+
+    def __init__(self, body: Callable[[Any], T]) -> None:
+        self.body = body
+        self.rings: Sequence[Ring] = ()
+        self.loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+        self._lock = threading.Lock()
+        self._begun = False
+        self._dropped = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    # -- in the writer's thread --------------------------------------------------------
+
+    def begin(self) -> bool:
+        """False if its caller has gone."""
+        with self._lock:
+            self._begun = not self._dropped
+            return self._begun
+
+    def succeed(self, result: T) -> None:
+        self._result = result
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+
+    @property
+    def has_failed(self) -> bool:
+        return self._error is not None
+
+    # -- in the caller's loop ------------------------------------------------------------
+
+    def settle(self) -> None:
+        self._done.set()
+
+    def drop(self) -> bool:
+        """Take it back; False if it has begun."""
+        with self._lock:
+            self._dropped = not self._begun
+            return self._dropped
+
+    async def outcome(self, patience_seconds: float, holder: Callable[[], str]) -> T:
+        try:
+            await self._wait(patience_seconds, holder)
+        except asyncio.CancelledError:
+            if not self.drop():
+                await self._done.wait()
+            raise
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._result)
+
+    async def _wait(self, patience_seconds: float, holder: Callable[[], str]) -> None:
+        try:
+            async with asyncio.timeout(patience_seconds):
+                await self._done.wait()
+        except TimeoutError:
+            if self.drop():
+                raise StoreUnavailable(
+                    f"waited {patience_seconds:g} s to write, {holder()} holds the store; nothing was changed"
+                ) from None
+            await self._done.wait()
+
+
+class Gate(Protocol):
+    """Who may write just now, among all processes."""
+
+    def enter(self) -> None:
+        """Blocks until it is free."""
+        ...
+
+    def leave(self) -> None: ...
+
+    def holder(self) -> str:
+        """For whoever waits: a name for who is inside."""
+        ...
+
+
+class Writer:
+    """`commit` runs a group of jobs inside the gate and settles each; it must not raise."""
+
+    def __init__(self, name: str, gate: Gate, commit: Callable[[list[Job[Any]]], None]) -> None:
+        self._gate = gate
+        self._commit = commit
+        self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._is_open = True
+        # A daemon: a gate that is never opened must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, body: Callable[[Any], T], *, patience_seconds: float) -> T:
+        job = Job(body)
+        self._queue.put(job)
+        return await job.outcome(patience_seconds, self._gate.holder)
+
+    async def close(self) -> None:
+        """What is queued is still done."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while self._is_open:
+            first = self._queue.get()
+            if first is None:
+                return
+            self._serve(first)
+
+    def _serve(self, first: Job[Any]) -> None:
+        jobs = [first]
+        try:
+            self._gate.enter()
+        except BaseException as error:
+            jobs = [job for job in jobs if job.begin()]
+            for job in jobs:
+                job.fail(error)
+        else:
+            try:
+                # Whatever came while we waited at the gate goes along.
+                jobs = [job for job in [first, *self._waiting()] if job.begin()]
+                if jobs:
+                    self._commit(jobs)
+            finally:
+                self._gate.leave()
+        _announce(jobs)
+
+    def _waiting(self) -> list[Job[Any]]:
+        jobs: list[Job[Any]] = []
+        while len(jobs) < MAX_GROUP:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._is_open = False
+                break
+            jobs.append(job)
+        return jobs
+
+
+def _announce(jobs: list[Job[Any]]) -> None:
+    """One wake-up for each loop, not for each job."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, done in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, done)
+        except RuntimeError:
+            # The loop is closed: nobody waits there any more.
+            continue
+
+
+def _settle(jobs: list[Job[Any]]) -> None:
+    for job in jobs:
+        job.settle()

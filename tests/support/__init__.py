@@ -1,0 +1,1 @@
+"""What several test folders share: real servers and processes, never mocks."""
