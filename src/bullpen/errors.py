@@ -11,6 +11,7 @@
           CycleRefused           the edge would close a cycle of blockers
           CheckRequired          the task has a check that has not passed
           ToolCallsOpen          mail may not stand between a call and its result
+          ShuttingDown           who is asked to shut down claims nothing more
           TeamDeleted            the team has been deleted
         StoreUnavailable       disk full, no connection, locked: worth a retry
         SchemaTooNew           the store was written by a newer Bullpen
@@ -83,6 +84,10 @@ class CheckRequired(Conflict):
 
 class ToolCallsOpen(Conflict):
     """Tool calls are still open: finish them before mail is taken."""
+
+
+class ShuttingDown(Conflict):
+    """This member is asked to shut down: it claims nothing more."""
 
 
 class TeamDeleted(Conflict):

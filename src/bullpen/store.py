@@ -214,6 +214,10 @@ class Store(Protocol):
         """
         ...
 
+    async def find_work(self, by: MemberRef) -> str | None:
+        """What there is for it, without taking it: `shutdown`, `mail`, `task` (claimable, while its hands are free)."""
+        ...
+
     async def get_member(self, team_id: int, name: str) -> Member: ...
 
     async def list_members(self, team_id: int) -> list[Member]:
@@ -278,7 +282,7 @@ class Store(Protocol):
         """Take the next claimable task: assigned to the claimer first, then by number. One winner, whoever tries.
 
         None if there is nothing for it. AlreadyClaimed if it has a task in progress,
-        Conflict while it is asked to shut down.
+        ShuttingDown while it is asked to shut down.
         """
         ...
 

@@ -202,6 +202,15 @@ class MemberVerbs:
         return None
 
     @read
+    async def find_work(tx: Transaction, by: MemberRef) -> str | None:
+        _, member = await fenced(tx, by, lock=Lock.NONE, team_must_live=False)
+        if member.shutdown_request_id is not None or member.status is MemberStatus.STOPPING:
+            return "shutdown"
+        if await tx.has_undelivered(member.team_id, member.key):
+            return "mail"
+        return "task" if await _may_claim_something(tx, member) else None
+
+    @read
     async def get_member(tx: Transaction, team_id: int, name: str) -> Member:
         member = await tx.find(Member, team_id, name_key(name))
         if member is None:
@@ -219,6 +228,17 @@ class MemberVerbs:
     @read
     async def _has_wanted(tx: Transaction) -> bool:
         return await tx.has_wanted()
+
+
+async def _may_claim_something(tx: Transaction, member: Member) -> bool:
+    if await tx.find_in_progress(member.team_id, member.key) is not None:
+        return False
+    assigned = await tx.list_tasks(member.team_id, TaskStatus.PENDING, member.key, 0, None)
+    if any(task.open_blockers == 0 for task in assigned):
+        return True
+    if member.autonomy is not Autonomy.AUTO:
+        return False
+    return await tx.has_claimable(member.team_id, "") or await tx.has_claimable(member.team_id, member.role_key)
 
 
 def check_member_name(name: str) -> None:

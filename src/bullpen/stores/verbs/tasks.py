@@ -24,7 +24,7 @@ from bullpen.domain.task import (
     format_ids,
 )
 from bullpen.domain.text import clean, name_key
-from bullpen.errors import AlreadyClaimed, CheckRequired, Conflict, NotAllowed, NotFound, UsageError
+from bullpen.errors import AlreadyClaimed, CheckRequired, Conflict, NotAllowed, NotFound, ShuttingDown, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.hosting import give_back
@@ -366,7 +366,7 @@ async def _report_missing_role(tx: Transaction, task: Task) -> None:
 
 def _check_may_claim(me: Member) -> None:
     if me.shutdown_request_id is not None or me.status is MemberStatus.STOPPING:
-        raise Conflict(f"{me.name} is asked to shut down and claims nothing more")
+        raise ShuttingDown(f"{me.name} is asked to shut down and claims nothing more")
 
 
 async def _check_hands_free(tx: Transaction, me: Member) -> None:
