@@ -25,6 +25,7 @@ from bullpen.stores.transaction import Ring
 T = TypeVar("T")
 
 MAX_GROUP = 256
+CLOSE_PATIENCE_SECONDS = 5.0
 
 
 class Job(Generic[T]):
@@ -108,11 +109,21 @@ class Gate(Protocol):
 
 
 class Writer:
-    """`commit` runs a group of jobs inside the gate and settles each; it must not raise."""
+    """`commit` runs a group of jobs inside the gate and settles each; it must not raise.
 
-    def __init__(self, name: str, gate: Gate, commit: Callable[[list[Job[Any]]], None]) -> None:
+    `ring` gets the rings of the group once the gate is free for the next process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        gate: Gate,
+        commit: Callable[[list[Job[Any]]], None],
+        ring: Callable[[list[Ring]], None],
+    ) -> None:
         self._gate = gate
         self._commit = commit
+        self._ring = ring
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._is_open = True
         # A daemon: a gate that is never opened must not keep the process from ending.
@@ -125,9 +136,9 @@ class Writer:
         return await job.outcome(patience_seconds, self._gate.holder)
 
     async def close(self) -> None:
-        """What is queued is still done."""
+        """What is queued is still done, unless another process never opens the gate."""
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSE_PATIENCE_SECONDS)
 
     def _run(self) -> None:
         while self._is_open:
@@ -153,6 +164,9 @@ class Writer:
             finally:
                 self._gate.leave()
         _announce(jobs)
+        rings = list(dict.fromkeys(ring for job in jobs for ring in job.rings if not job.has_failed))
+        if rings:
+            self._ring(rings)
 
     def _waiting(self) -> list[Job[Any]]:
         jobs: list[Job[Any]] = []

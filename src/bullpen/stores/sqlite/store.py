@@ -22,7 +22,7 @@ from bullpen.stores.life import LifeLocks
 from bullpen.stores.sqlite.connection import check_version, connect, migrate, stored_version, translated
 from bullpen.stores.sqlite.gate import Gate, NoGate
 from bullpen.stores.sqlite.transaction import SqliteTransaction
-from bullpen.stores.transaction import drive
+from bullpen.stores.transaction import Ring, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
 from bullpen.stores.writer import Job, Writer
@@ -51,7 +51,7 @@ class SqliteStore(VerbStore):
         return self._bell
 
     async def _open(self) -> None:
-        self._writer = Writer("bullpen-sqlite-writer", self._gate, self._commit)
+        self._writer = Writer("bullpen-sqlite-writer", self._gate, self._commit, self._ring)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="bullpen-sqlite-reader")
         if self._path is not None and self._path.exists():
             await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
@@ -89,8 +89,6 @@ class SqliteStore(VerbStore):
             # The whole group is lost with its transaction: nobody is told of a success that is not stored.
             for job in jobs:
                 job.fail(error)
-            return
-        self._ring(jobs)
 
     def _run(self, connection: apsw.Connection, job: Job[Any]) -> None:
         """One verb, undone alone if it fails; a fault of the database undoes the group."""
@@ -108,8 +106,7 @@ class SqliteStore(VerbStore):
             job.succeed(result)
         connection.execute("RELEASE verb")
 
-    def _ring(self, jobs: list[Job[Any]]) -> None:
-        rings = list(dict.fromkeys(ring for job in jobs for ring in job.rings))
+    def _ring(self, rings: list[Ring]) -> None:
         for ring in rings:
             self._board.ring(topic_of(ring))
         self._bell.send(rings)

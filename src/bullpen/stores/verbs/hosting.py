@@ -45,6 +45,28 @@ async def unhost(tx: Transaction, member: Member, *, why: str, reserve: bool) ->
     return over
 
 
+async def put_to_rest(
+    tx: Transaction, member: Member, *, reason: str, actor: str, note: str, ends_incarnation: bool
+) -> Member:
+    """`member` is locked. Status `shutdown`; whatever it has in progress returns to the board.
+
+    The status first: its own task must not choose it as the one to be woken.
+    """
+    rested = replace(
+        member,
+        status=MemberStatus.SHUTDOWN,
+        status_reason=reason,
+        status_at=tx.now,
+        incarnation=member.incarnation + int(ends_incarnation),
+        worker_id=None,
+        shutdown_request_id=None,
+    )
+    await tx.update(rested)
+    await give_back_task_of(tx, member, note=note)
+    tx.record(member.team_id, EventKind.MEMBER_SHUT_DOWN, actor, member=member.name, reason=reason)
+    return rested
+
+
 async def give_back_task_of(tx: Transaction, member: Member, *, note: str) -> Task | None:
     """Whatever it has in progress returns to the board with a hand-over note."""
     task = await tx.find_in_progress(member.team_id, member.key)

@@ -25,7 +25,7 @@ from bullpen.domain.text import RESERVED_NAMES, check_name, clean, name_key
 from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
-from bullpen.stores.verbs.hosting import answer_shutdown, give_back_task_of, has_free_slot, unhost
+from bullpen.stores.verbs.hosting import answer_shutdown, has_free_slot, put_to_rest, unhost
 from bullpen.stores.verbs.post import post, tell_lead
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import want
@@ -344,16 +344,11 @@ async def _shut_down(tx: Transaction, member: Member, reason: str) -> Member:
     if member.shutdown_request_id is not None:
         await answer_shutdown(tx, member, why=reason)
         reason = "asked"
-    await give_back_task_of(tx, member, note=f"{member.name} shut down ({reason})")
-    # The task may have revived somebody; the member itself is up until now and is not touched by that.
-    over = replace(
+    return await put_to_rest(
+        tx,
         member,
-        status=MemberStatus.SHUTDOWN,
-        status_reason=reason,
-        status_at=tx.now,
-        worker_id=None,
-        shutdown_request_id=None,
+        reason=reason,
+        actor=member.name,
+        note=f"{member.name} shut down ({reason})",
+        ends_incarnation=False,
     )
-    await tx.update(over)
-    tx.record(member.team_id, EventKind.MEMBER_SHUT_DOWN, member.name, member=member.name, reason=reason)
-    return over

@@ -25,7 +25,7 @@ from bullpen.domain.text import clean, name_key
 from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
-from bullpen.stores.verbs.hosting import give_back_task_of
+from bullpen.stores.verbs.hosting import put_to_rest
 from bullpen.stores.verbs.post import notify, post, tell_lead
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import wake
@@ -217,24 +217,9 @@ async def _answer_for_the_absent(tx: Transaction, request: Request, target: Memb
     tx.record(request.team_id, EventKind.REQUEST_OPENED, request.asker, **facts_of(request))
     tx.record(request.team_id, EventKind.REQUEST_CLOSED, target.name, **facts_of(closed))
     if target.status is not MemberStatus.SHUTDOWN:
-        await _shut_down_unhosted(tx, target)
+        note = "it was shut down while it had no host"
+        await put_to_rest(tx, target, reason="asked", actor=target.name, note=note, ends_incarnation=True)
     return closed
-
-
-async def _shut_down_unhosted(tx: Transaction, target: Member) -> None:
-    await give_back_task_of(tx, target, note="it was shut down while it had no host")
-    await tx.update(
-        replace(
-            target,
-            status=MemberStatus.SHUTDOWN,
-            status_reason="asked",
-            status_at=tx.now,
-            incarnation=target.incarnation + 1,
-            worker_id=None,
-            shutdown_request_id=None,
-        )
-    )
-    tx.record(target.team_id, EventKind.MEMBER_SHUT_DOWN, target.name, member=target.name, reason="asked")
 
 
 async def _force_shutdown(tx: Transaction, member: Member, request: Request) -> None:
@@ -242,19 +227,9 @@ async def _force_shutdown(tx: Transaction, member: Member, request: Request) -> 
     if member.incarnation != request.incarnation or member.status is MemberStatus.SHUTDOWN:
         return
     wake(tx, member)
-    await give_back_task_of(tx, member, note="it was forced to shut down")
-    await tx.update(
-        replace(
-            member,
-            status=MemberStatus.SHUTDOWN,
-            status_reason="forced",
-            status_at=tx.now,
-            incarnation=member.incarnation + 1,
-            worker_id=None,
-            shutdown_request_id=None,
-        )
+    await put_to_rest(
+        tx, member, reason="forced", actor=SYSTEM, note="it was forced to shut down", ends_incarnation=True
     )
-    tx.record(member.team_id, EventKind.MEMBER_SHUT_DOWN, SYSTEM, member=member.name, reason="forced")
     await tell_lead(tx, member.team_id, f"{member.name} did not answer in time and was shut down by force")
 
 

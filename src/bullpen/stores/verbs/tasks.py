@@ -8,7 +8,7 @@ from typing import Any
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.graph import find_path
-from bullpen.domain.member import Member, MemberKind, MemberRef, MemberStatus
+from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.task import (
     RELEASES_DEPENDENTS,
     UNSET,
@@ -22,6 +22,7 @@ from bullpen.domain.task import (
     check_edge,
     check_transition,
     format_ids,
+    is_claimable,
 )
 from bullpen.domain.text import clean, name_key
 from bullpen.errors import AlreadyClaimed, CheckRequired, Conflict, NotAllowed, NotFound, ShuttingDown, UsageError
@@ -127,7 +128,7 @@ class TaskVerbs:
     async def claim_next_task(tx: Transaction, by: MemberRef, *, operation_id: str | None = None) -> Task | None:
         _, me = await fenced(tx, by, lock=Lock.UPDATE)
         _check_may_claim(me)
-        task = await tx.claim_next(me)
+        task = await (tx.claim_next(me) if me.autonomy is Autonomy.AUTO else _claim_assigned(tx, me))
         if task is None:
             await _check_hands_free(tx, me)
             return None
@@ -143,15 +144,7 @@ class TaskVerbs:
             return task
         check_claimable(task, name=me.name, role=me.role)
         await _check_hands_free(tx, me)
-        claimed = replace(
-            task,
-            status=TaskStatus.IN_PROGRESS,
-            owner=me.name,
-            claimed_at=tx.now,
-            updated_at=tx.now,
-            reserved_until=None,
-        )
-        await tx.update(claimed)
+        claimed = await _take(tx, task, me)
         await _claimed(tx, claimed, me)
         return claimed
 
@@ -367,6 +360,30 @@ async def _report_missing_role(tx: Transaction, task: Task) -> None:
 def _check_may_claim(me: Member) -> None:
     if me.shutdown_request_id is not None or me.status is MemberStatus.STOPPING:
         raise ShuttingDown(f"{me.name} is asked to shut down and claims nothing more")
+
+
+async def _claim_assigned(tx: Transaction, me: Member) -> Task | None:
+    """Without autonomy a member takes only what was given to it."""
+    if await tx.find_in_progress(me.team_id, me.key) is not None:
+        return None
+    for task in await tx.list_tasks(me.team_id, TaskStatus.PENDING, me.key, 0, None):
+        held = await _get(tx, me.team_id, task.id, Lock.UPDATE)
+        if is_claimable(held, name=me.name, role=me.role) and held.is_owned_by(me.name):
+            return await _take(tx, held, me)
+    return None
+
+
+async def _take(tx: Transaction, task: Task, me: Member) -> Task:
+    claimed = replace(
+        task,
+        status=TaskStatus.IN_PROGRESS,
+        owner=me.name,
+        claimed_at=tx.now,
+        updated_at=tx.now,
+        reserved_until=None,
+    )
+    await tx.update(claimed)
+    return claimed
 
 
 async def _check_hands_free(tx: Transaction, me: Member) -> None:
