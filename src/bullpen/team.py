@@ -117,6 +117,7 @@ class Team:
         self._me = MemberRef(record.id, USER, 0)
         self._background = AsyncExitStack()
         self._host: Host | None = None
+        self._is_maintained = False
         self._hosting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -247,9 +248,13 @@ class Team:
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
         """Be a member: claim, send and take mail under this name until the block is left."""
-        host = await self._get_host()
-        member = await self.store.join_member(host.worker.id, self.id, name, role=role)
-        session = Session(self.store, member, host)
+        try:
+            member = await self._enter(name, role)
+        except LeaseLost:
+            # This process was taken for dead since its last member: it enters again as another worker.
+            self._host = None
+            member = await self._enter(name, role)
+        session = Session(self.store, member)
         try:
             yield session
         except BaseException:
@@ -257,12 +262,18 @@ class Team:
             raise
         await session.leave(is_clean=True)
 
+    async def _enter(self, name: str, role: str | None) -> Member:
+        host = await self._get_host()
+        return await self.store.join_member(host.worker.id, self.id, name, role=role)
+
     async def _get_host(self) -> Host:
         """This process as a worker, entered with its first member."""
         async with self._hosting:
-            if self._host is None or self._host.is_lost:
-                # Who died here before gives its name free; a worker that was itself declared dead registers anew.
+            if not self._is_maintained:
+                # First of all: whoever died here before gives its name and its task free.
                 await self._background.enter_async_context(Maintenance(self.store))
+                self._is_maintained = True
+            if self._host is None:
                 self._host = await self._background.enter_async_context(Host(self.store, self._lease_seconds))
             return self._host
 
@@ -333,7 +344,6 @@ class Host:
     def __init__(self, store: Store, lease_seconds: float) -> None:
         self._store = store
         self._lease_seconds = lease_seconds
-        self.is_lost = False
 
     async def __aenter__(self) -> Self:
         self.worker = await self._store.register_worker(lease_seconds=self._lease_seconds)
@@ -348,12 +358,13 @@ class Host:
             await self._store.stop_worker(self.worker.id)
 
     async def _renew(self) -> None:
-        while not self.is_lost:
+        while True:
             await asyncio.sleep(self._lease_seconds / 3)
             try:
                 await self._store.renew_worker(self.worker.id)
             except LeaseLost:
-                self.is_lost = True
+                # Its members learn it from their next verb.
+                return
             except StoreUnavailable:
                 # The next renewal may get through; if none does in time, the store fences us.
                 continue
@@ -366,10 +377,9 @@ class Session:
     if the process dies before that, it is offered again under the same ids.
     """
 
-    def __init__(self, store: Store, member: Member, host: Host) -> None:
+    def __init__(self, store: Store, member: Member) -> None:
         self._store = store
         self._member = member
-        self._host = host
         self._offered: list[int] = []
         self._has_left = False
 

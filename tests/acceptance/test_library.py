@@ -1,0 +1,236 @@
+"""The library as people who bring their own agents use it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import bullpen
+from bullpen import Evidence, Team, open_team
+from bullpen.domain.member import MemberStatus
+from bullpen.domain.task import TaskStatus
+from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, UsageError
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'work.db'}"
+
+
+@pytest.fixture
+async def team(url: str) -> AsyncIterator[Team]:
+    async with open_team("graphql", store=url) as opened:
+        yield opened
+
+
+async def work_until_idle(team: Team, name: str, role: str | None, done: list[tuple[str, int]]) -> None:
+    async with team.join(name, role=role) as me:
+        while await me.wait_for_work(timeout_seconds=0.05):
+            await me.take_mail()
+            task = await me.claim_next_task()
+            if task is not None:
+                await me.complete_task(task.id, result=f"by {name}")
+                done.append((name, task.id))
+
+
+def test_the_exported_names_are_these() -> None:
+    assert sorted(bullpen.__all__) == [
+        "BullpenError",
+        "Evidence",
+        "Report",
+        "Session",
+        "Task",
+        "TaskStatus",
+        "Team",
+        "open_store",
+        "open_team",
+    ]
+    for name in bullpen.__all__:
+        assert getattr(bullpen, name) is not None
+
+
+async def test_two_agents_drain_a_board_with_dependencies(team: Team) -> None:
+    first = await team.create_task("Analyse the REST endpoints")
+    await team.create_task("Design the schema", blocked_by=[first.id], role="backend")
+    await team.create_task("Write the docs")
+    done: list[tuple[str, int]] = []
+    async with asyncio.timeout(20):
+        await asyncio.gather(
+            work_until_idle(team, "ana", "analyst", done), work_until_idle(team, "ben", "Backend", done)
+        )
+    report = await team.wait_until_done(timeout_seconds=5)
+    assert report.succeeded
+    assert sorted(number for _, number in done) == [1, 2, 3]
+    assert ("ben", 2) in done
+
+
+async def test_an_agent_waits_for_a_blocked_task_however_long_its_blocker_takes(team: Team) -> None:
+    first = await team.create_task("first", owner="user")
+    await team.create_task("second", blocked_by=[first.id])
+    done: list[tuple[str, int]] = []
+    async with asyncio.timeout(20):
+        working = asyncio.create_task(work_until_idle(team, "ana", None, done))
+        async for event in team.follow_events():
+            # Idle for longer than its timeout, and still there.
+            if event.kind == "MemberStatusChanged" and event.data["status"] == "idle":
+                break
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(working), 0.3)
+        await team.claim_task(first.id)
+        await team.complete_task(first.id, result="done")
+        await working
+    assert done == [("ana", 2)]
+
+
+async def test_a_task_added_while_an_agent_is_idle_is_picked_up(team: Team) -> None:
+    done: list[tuple[str, int]] = []
+
+    async def idle_agent() -> None:
+        async with team.join("alice") as me:
+            assert await me.wait_for_work(timeout_seconds=20)
+            task = await me.claim_next_task()
+            assert task is not None
+            done.append(("alice", task.id))
+
+    async with asyncio.timeout(20):
+        agent = asyncio.create_task(idle_agent())
+        async for event in team.follow_events():
+            if event.kind == "MemberStatusChanged" and event.data["status"] == "idle":
+                break
+        await team.create_task("one more")
+        await agent
+    assert done == [("alice", 1)]
+
+
+async def test_an_agent_with_nothing_to_do_leaves_after_its_timeout(team: Team) -> None:
+    async with team.join("alice") as me:
+        assert await me.wait_for_work(timeout_seconds=0.05) is False
+    member = await team.store.get_member(team.id, "alice")
+    assert (member.status, member.status_reason) == (MemberStatus.SHUTDOWN, "timeout")
+
+
+async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: Team) -> None:
+    async def crash_before_the_next_verb() -> None:
+        async with team.join("cat") as me:
+            await team.send("cat", "are you there?")
+            assert [message.content for message in await me.take_mail()] == ["are you there?"]
+            raise RuntimeError("crash")
+
+    with pytest.raises(RuntimeError, match="crash"):
+        await crash_before_the_next_verb()
+    async with team.join("cat") as me:
+        again = await me.take_mail()
+        assert [message.content for message in again] == ["are you there?"]
+        await me.send("user", "yes", reply_to=again[0].id)
+        assert await me.take_mail() == []
+    original = (await team.list_mail("cat"))[0]
+    assert original.delivered_at is not None
+    assert original.answered_at is not None
+
+
+async def test_a_shutdown_request_ends_the_wait_and_is_answered_by_leaving(team: Team) -> None:
+    async with asyncio.timeout(20):
+        async with team.join("cat") as me:
+            waiting = asyncio.create_task(me.wait_for_work(timeout_seconds=None))
+            request = await team.shut_down("cat")
+            assert await waiting is False
+            assert await me.claim_next_task() is None
+        answered = await team.store.get_request(team.id, request.id)
+    assert answered.approved is True
+
+
+async def test_a_name_that_is_in_use_cannot_be_joined_twice(team: Team, url: str) -> None:
+    async with team.join("cat"), open_team("graphql", store=url) as again:
+        with pytest.raises(Conflict, match="in the team already"):
+            async with again.join("CAT"):
+                pass
+
+
+@pytest.mark.parametrize("name", ["../../etc", "lead", "User", "", "a" * 65, "a b", "ä"])
+async def test_a_name_that_tries_to_escape_or_pose_is_refused(team: Team, name: str) -> None:
+    with pytest.raises(UsageError):
+        async with team.join(name):
+            pass
+
+
+async def test_a_task_with_a_check_is_completed_with_its_evidence(team: Team) -> None:
+    await team.create_task("prove it", check="make test")
+    async with team.join("cat") as me:
+        task = await me.claim_next_task()
+        assert task is not None
+        with pytest.raises(CheckRequired):
+            await me.complete_task(task.id, result="done")
+        failed = await me.complete_task(task.id, evidence=Evidence(command="make test", exit_code=2, tail="boom"))
+        assert failed.status is TaskStatus.IN_PROGRESS
+        passed = await me.complete_task(task.id, result="ok", evidence=Evidence(command="make test", exit_code=0))
+    assert passed.status is TaskStatus.COMPLETED
+
+
+async def test_leaving_with_a_task_in_hand_gives_it_back(team: Team) -> None:
+    await team.create_task("half done")
+    async with team.join("cat") as me:
+        await me.claim_next_task()
+    task = await team.get_task(1)
+    assert (task.status, task.owner) == (TaskStatus.PENDING, None)
+    assert [note.by for note in task.handovers] == ["cat"]
+
+
+async def test_a_missing_team_is_an_error_when_it_may_not_be_created(url: str) -> None:
+    with pytest.raises(NotFound, match="bullpen team list"):
+        async with open_team("nobody", store=url, create=False):
+            pass
+
+
+async def test_a_session_whose_lease_was_lost_may_not_write(team: Team) -> None:
+    async with team.join("cat") as me:
+        await team.store.lapse_worker(1, renewals_seen=None)
+        with pytest.raises(LeaseLost):
+            await me.create_task("too late")
+    # The same process goes on under a new incarnation.
+    async with team.join("cat") as me:
+        await me.create_task("in time")
+
+
+def test_an_agent_killed_with_its_task_gives_it_to_the_next_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'work.db'}"
+    victim = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent("""
+                import asyncio, sys
+                from bullpen import open_team
+
+                async def main():
+                    async with open_team("graphql", store=sys.argv[1]) as team:
+                        await team.create_task("big one")
+                        async with team.join("cat") as me:
+                            await me.claim_next_task()
+                            print("claimed", flush=True)
+                            await asyncio.Event().wait()
+
+                asyncio.run(main())
+            """),
+            url,
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert victim.stdout is not None
+    with victim:
+        assert victim.stdout.readline() == "claimed\n"
+        victim.kill()
+
+    async def successor() -> None:
+        async with asyncio.timeout(10), open_team("graphql", store=url) as team, team.join("cat") as me:
+            task = await me.claim_next_task()
+            assert task is not None
+            assert task.handovers[0].note == "its worker died"
+
+    asyncio.run(successor())

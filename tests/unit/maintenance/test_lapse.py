@@ -1,0 +1,122 @@
+"""Who is declared dead, and who never is: with a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bullpen.clock import FakeClock
+from bullpen.domain.member import Liveness, MemberRef, MemberStatus, Worker
+from bullpen.errors import LeaseLost
+from bullpen.maintenance import LapseWatch, Maintenance
+from bullpen.stores import open_store
+from bullpen.stores.sqlite import SqliteStore
+
+LEASE = 15.0
+
+
+class Observed(SqliteStore):
+    """A store whose workers cannot be proved dead, as on another machine: only time tells."""
+
+    def __init__(self, path: Path, clock: FakeClock) -> None:
+        super().__init__(f"sqlite:///{path}", path, clock)
+
+    async def probe_worker(self, worker: Worker) -> Liveness:
+        return Liveness.UNKNOWN
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Observed]:
+    async with Observed(tmp_path / "test.db", clock) as opened:
+        yield opened
+
+
+async def join(store: SqliteStore, name: str = "ana") -> tuple[Worker, MemberRef]:
+    team = await store.find_team("t") or await store.create_team("t")
+    worker = await store.register_worker(lease_seconds=LEASE)
+    member = await store.join_member(worker.id, team.id, name)
+    return worker, member.ref
+
+
+async def watch(watcher: LapseWatch, clock: FakeClock, seconds: float) -> list[str]:
+    """Look every second, as a living observer does; returns who lost its host."""
+    lapsed: list[str] = []
+    for _ in range(int(seconds)):
+        clock.advance(1)
+        lapsed += [member.name for member in await watcher.look()]
+    return lapsed
+
+
+async def test_a_worker_that_stops_renewing_lapses_after_its_lease(store: Observed, clock: FakeClock) -> None:
+    _, ref = await join(store)
+    watcher = LapseWatch(store)
+    await watcher.look()
+    assert await watch(watcher, clock, LEASE - 1) == []
+    assert await watch(watcher, clock, 2) == ["ana"]
+    with pytest.raises(LeaseLost):
+        await store.claim_next_task(ref)
+
+
+async def test_a_worker_that_renews_never_lapses(store: Observed, clock: FakeClock) -> None:
+    worker, ref = await join(store)
+    watcher = LapseWatch(store)
+    for _ in range(10):
+        assert await watch(watcher, clock, LEASE - 2) == []
+        await store.renew_worker(worker.id)
+    assert await store.claim_next_task(ref) is None
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+async def test_a_jump_of_the_wall_clock_kills_nobody(store: Observed, clock: FakeClock, days: int) -> None:
+    worker, ref = await join(store)
+    watcher = LapseWatch(store)
+    await watcher.look()
+    clock.jump(days * 86_400)
+    assert await watch(watcher, clock, LEASE - 1) == []
+    await store.renew_worker(worker.id)
+    assert await watch(watcher, clock, LEASE - 1) == []
+    assert await store.claim_next_task(ref) is None
+
+
+async def test_a_suspended_machine_gives_everyone_one_lease_to_renew(store: Observed, clock: FakeClock) -> None:
+    worker, _ = await join(store)
+    watcher = LapseWatch(store)
+    await watcher.look()
+    clock.advance(3600)
+    assert await watcher.look() == []
+    await store.renew_worker(worker.id)
+    assert await watch(watcher, clock, LEASE - 1) == []
+
+
+async def test_a_fresh_observer_judges_nobody_by_time(store: Observed, clock: FakeClock) -> None:
+    await join(store)
+    clock.advance(3600)
+    assert await LapseWatch(store).look() == []
+
+
+async def test_a_renewal_between_look_and_verdict_saves_the_worker(store: Observed, clock: FakeClock) -> None:
+    worker, ref = await join(store)
+    await store.renew_worker(worker.id)
+    assert await store.lapse_worker(worker.id, renewals_seen=worker.renewals) == []
+    assert await store.claim_next_task(ref) is None
+
+
+async def test_proof_of_death_needs_no_lease(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    async with open_store(url) as other:
+        assert isinstance(other, SqliteStore)
+        worker, ref = await join(other)
+        # What the kernel does when a process dies, however it dies.
+        await other._drop_life(worker.token)
+        async with open_store(url) as store, Maintenance(store):
+            member = await store.get_member(ref.team_id, "ana")
+            assert member.status is MemberStatus.SHUTDOWN
+            assert member.incarnation == ref.incarnation + 1
+        other._workers.clear()
