@@ -16,6 +16,13 @@
         StoreUnavailable       disk full, no connection, locked: worth a retry
         SchemaTooNew           the store was written by a newer Bullpen
       ProviderError          a model could not be asked
+        RateLimited            too many requests (retry_after_seconds)
+        Overloaded             5xx, overloaded, timed out, cut off: worth a retry
+        ContextOverflow        the request is longer than the model's window
+        Unauthorised           no key, or one that is refused
+        UnknownModel           no such model, or no such provider
+        BadRequest             the provider refuses the request as it is
+        BadReply               the reply makes no sense
       SandboxUnavailable     commands cannot be confined here
       ToolError              its text is for the model
 
@@ -111,6 +118,44 @@ class ProviderError(BullpenError):
     """The model could not be asked."""
 
     exit_code = 3
+
+
+class RateLimited(ProviderError):
+    """The provider asks to wait before the next request."""
+
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Overloaded(ProviderError):
+    """The provider is overloaded, out of reach, or broke off in the middle."""
+
+    retryable = True
+
+
+class ContextOverflow(ProviderError):
+    """The conversation is longer than the model's window."""
+
+
+class Unauthorised(ProviderError):
+    """The provider refuses the key: set the right one, or choose another model."""
+
+
+class UnknownModel(ProviderError):
+    """There is no such model."""
+
+
+class BadRequest(ProviderError):
+    """The provider refuses the request as it is."""
+
+
+class BadReply(ProviderError):
+    """The model's reply makes no sense; asking again may help."""
+
+    retryable = True
 
 
 class SandboxUnavailable(BullpenError):

@@ -1,0 +1,59 @@
+"""The contract of a model provider: one request, one reply, typed errors, nothing kept in between.
+
+- A provider makes one attempt. Retries, waiting and budgets belong to the caller,
+  who knows the whole team.
+- Text is handed to `on_text` as it streams; it is lossy by design and never stored.
+  The reply that is returned is the whole.
+- Errors are those of `bullpen.errors`: RateLimited (with what the provider asked
+  for), Overloaded (5xx, time-outs, a stream that broke off), ContextOverflow,
+  Unauthorised, UnknownModel, BadRequest, BadReply. No other exception leaves a
+  provider, and no key is in any message.
+- The same request yields the same bytes: system prompt and tools are sent first and
+  unchanged, with cache breakpoints where the provider has them, so that from call
+  to call the prefix stays.
+- A lone surrogate or NUL in a text never reaches the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLimits:
+    window_tokens: int
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """`member` and `purpose` (`turn`, `compaction`, `subagent`) are for scripts and recordings, never sent."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[ChatMessage, ...]
+    max_output_tokens: int
+    member: str = ""
+    purpose: str = "turn"
+
+
+class Provider(Protocol):
+    model: str
+    """As the user named it, `anthropic:NAME`."""
+
+    key_id: str
+    """Whose rate limit a request counts against: the same for the same provider, address and key; not the key."""
+
+    limits: ModelLimits
+
+    async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply: ...
+
+    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        """What such a request would cost at the list price without a cache; None if no price is known."""
+        ...
+
+    async def close(self) -> None: ...
