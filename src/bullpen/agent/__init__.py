@@ -1,0 +1,1 @@
+"""What a member does: its context, its turns, its loop."""
