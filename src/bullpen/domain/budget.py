@@ -1,0 +1,134 @@
+"""Money and tokens: reserved before a model is asked, settled after it has answered.
+
+    reserve (input + maximal output) ──> open ──> settled (what it really was)
+
+An open reservation counts as spent, so the limit is never passed, however many
+calls are under way and whoever dies in the middle of one. When there is no room but
+calls are under way, waiting helps: they settle for less than they reserved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from bullpen.domain.prompt import Usage
+from bullpen.domain.text import name_key
+
+TEAM_ACCOUNT = ""
+"""The account of the whole team; every other one is a member's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    team_id: int
+    id: int
+    member: str
+    incarnation: int
+    purpose: str
+    provider_key: str
+    model: str
+    tokens: int
+    cost_usd: float
+    usage: Usage | None = None
+    spent_usd: float | None = None
+    created_at: datetime
+    settled_at: datetime | None = None
+
+    @property
+    def member_key(self) -> str:
+        return name_key(self.member)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What a member, or the team, has spent and reserved so far."""
+
+    team_id: int
+    member_key: str
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float = 0.0
+    open_calls: int = 0
+    open_tokens: int = 0
+    open_cost_usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """None: no limit."""
+
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why there is no room. `is_final`: nothing that is under way can make room."""
+
+    why: str
+    is_final: bool
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """One of the two."""
+
+    reservation: Reservation | None = None
+    refusal: Refusal | None = None
+
+
+def find_refusal(account: Account, limits: Limits, *, tokens: int, cost_usd: float, whose: str) -> Refusal | None:
+    """Would this call, at its most expensive, pass a limit?"""
+    wanted = (
+        ("max_cost_usd", limits.max_cost_usd, account.cost_usd, account.open_cost_usd, cost_usd),
+        ("max_tokens", limits.max_tokens, account.tokens, account.open_tokens, tokens),
+        ("max_calls", limits.max_calls, account.calls, account.open_calls, 1),
+    )
+    for name, limit, spent, reserved, more in wanted:
+        if limit is not None and spent + reserved + more > limit:
+            why = f"{whose} has spent {spent:.10g} of {name} = {limit:.10g} and the next call may need {more:.10g}"
+            return Refusal(why=why, is_final=spent + more > limit or not reserved)
+    return None
+
+
+def reserved(account: Account, reservation: Reservation) -> Account:
+    return replace(
+        account,
+        open_calls=account.open_calls + 1,
+        open_tokens=account.open_tokens + reservation.tokens,
+        open_cost_usd=account.open_cost_usd + reservation.cost_usd,
+    )
+
+
+def settled(account: Account, reservation: Reservation, usage: Usage, cost_usd: float) -> Account:
+    return replace(
+        account,
+        calls=account.calls + 1,
+        input_tokens=account.input_tokens + usage.input_tokens,
+        output_tokens=account.output_tokens + usage.output_tokens,
+        cache_read_tokens=account.cache_read_tokens + usage.cache_read_tokens,
+        cache_write_tokens=account.cache_write_tokens + usage.cache_write_tokens,
+        cost_usd=account.cost_usd + cost_usd,
+        open_calls=account.open_calls - 1,
+        open_tokens=account.open_tokens - reservation.tokens,
+        # Never a trace of rounding below zero once nothing is open.
+        open_cost_usd=max(account.open_cost_usd - reservation.cost_usd, 0.0) if account.open_calls > 1 else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderGate:
+    """Nobody asks this provider before `blocked_until`: one answer 429 holds the whole team back."""
+
+    provider_key: str
+    blocked_until: datetime

@@ -1,0 +1,229 @@
+"""Tools of the board: TaskCreate, TaskGet, TaskUpdate, TaskList, claim_task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bullpen.domain.task import Task, TaskChanges, TaskStatus, parse_task_status
+from bullpen.errors import CheckRequired, ToolError
+from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext, ToolOutput
+from bullpen.tools.render import task_details, task_frame, task_line
+
+_STATUSES = tuple(str(status) for status in TaskStatus)
+_TASK_ID = Parameter(
+    name="taskId", kind=Kind.TASK_ID, description="The task's number.", is_required=True, aliases=("task_id", "id")
+)
+
+
+async def _create(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    task = await context.store.create_task(
+        context.ref,
+        arguments["subject"],
+        description=arguments.get("description", ""),
+        active_form=arguments.get("activeForm", ""),
+        blocked_by=arguments.get("blockedBy", ()),
+        role=arguments.get("role"),
+        check=arguments.get("check"),
+        operation_id=context.operation_id,
+    )
+    return f"created {task_line(task)}"
+
+
+async def _get(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    return task_details(await context.store.get_task(context.team.id, arguments["taskId"]))
+
+
+async def _list(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    status = arguments.get("status")
+    tasks = await context.store.list_tasks(
+        context.team.id,
+        status=None if status is None else parse_task_status(status),
+        owner=arguments.get("owner") or None,
+    )
+    return "\n".join(task_line(task) for task in tasks) or "no tasks"
+
+
+async def _claim(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    task_id = arguments.get("taskId")
+    if task_id is None:
+        task = await context.store.claim_next_task(context.ref, operation_id=context.operation_id)
+        if task is None:
+            return "nothing can be claimed by you now: end your turn, you are woken when there is something"
+    else:
+        task = await context.store.claim_task(context.ref, task_id, operation_id=context.operation_id)
+    return f"claimed\n{await handed_over(context, task)}"
+
+
+async def handed_over(context: ToolContext, task: Task) -> str:
+    blockers = [await context.store.get_task(context.team.id, number) for number in task.blocked_by]
+    return task_frame(task, blockers)
+
+
+async def _update(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
+    """Fields first, status last: `TaskUpdate(result=…, status=completed)` is one thought."""
+    task_id = arguments["taskId"]
+    changes = _changes(arguments)
+    status = None if "status" not in arguments else parse_task_status(arguments["status"])
+    if changes is None and status is None:
+        raise ToolError("TaskUpdate without a change: give a status or a field")
+    remarks: list[str] = []
+    task: Task | None = None
+    if changes is not None and not _is_own_claim(context, arguments, status):
+        task = await context.store.update_task(
+            context.ref, task_id, changes, operation_id=f"{context.operation_id}:fields"
+        )
+    if status is not None:
+        task = await _set_status(context, task_id, status, arguments.get("result", ""))
+    assert task is not None
+    if status is TaskStatus.COMPLETED and not task.result:
+        remarks.append("no result was given: say what changed, where, and how it was verified, next time")
+    return ToolOutput(text=task_line(task), remarks=tuple(remarks))
+
+
+def _is_own_claim(context: ToolContext, arguments: Mapping[str, Any], status: TaskStatus | None) -> bool:
+    """`TaskUpdate(owner=me, status=in_progress)` is how some write a claim."""
+    owner = str(arguments.get("owner", ""))
+    others = {"subject", "description", "activeForm", "role", "check", "addBlockedBy", "addBlocks", "removeBlockedBy"}
+    is_mine = owner.casefold() in ("", context.member.name.casefold())
+    return status is TaskStatus.IN_PROGRESS and is_mine and not others & arguments.keys()
+
+
+def _changes(arguments: Mapping[str, Any]) -> TaskChanges | None:
+    names = {
+        "subject": "subject",
+        "description": "description",
+        "activeForm": "active_form",
+        "role": "role",
+        "check": "check",
+        "addBlockedBy": "add_blocked_by",
+        "removeBlockedBy": "remove_blocked_by",
+        "addBlocks": "add_blocks",
+    }
+    given: dict[str, Any] = {field: arguments[name] for name, field in names.items() if name in arguments}
+    for field in ("add_blocked_by", "remove_blocked_by", "add_blocks"):
+        if field in given:
+            given[field] = tuple(given[field])
+    if "owner" in arguments:
+        given["owner"] = arguments["owner"] or None
+    return TaskChanges(**given) if given else None
+
+
+async def _set_status(context: ToolContext, task_id: int, status: TaskStatus, result: str) -> Task:
+    store, ref, operation_id = context.store, context.ref, context.operation_id
+    match status:
+        case TaskStatus.IN_PROGRESS:
+            return await store.claim_task(ref, task_id, operation_id=operation_id)
+        case TaskStatus.COMPLETED:
+            return await _complete(context, task_id, result)
+        case TaskStatus.FAILED:
+            return await store.fail_task(ref, task_id, reason=result, operation_id=operation_id)
+        case TaskStatus.DELETED:
+            return await store.delete_task(ref, task_id, operation_id=operation_id)
+        case TaskStatus.PENDING:
+            task = await store.get_task(context.team.id, task_id)
+            if task.status is TaskStatus.FAILED:
+                return await store.retry_task(ref, task_id, note=result, operation_id=operation_id)
+            return await store.release_task(ref, task_id, note=result, operation_id=operation_id)
+
+
+async def _complete(context: ToolContext, task_id: int, result: str) -> Task:
+    try:
+        return await context.store.complete_task(context.ref, task_id, result=result, operation_id=context.operation_id)
+    except CheckRequired:
+        checker = context.resource("check")
+        completed: Task = await checker(context, task_id, result)
+        return completed
+
+
+TASK_CREATE = Tool(
+    name="TaskCreate",
+    description="""Put a task on the shared board. Whoever claims it sees only what you write here.
+
+Good: subject "Add GET /users/{id} to api/users.py", description with the files, the interface (path, parameters, \
+JSON shape) and the done criterion, check "pytest tests/test_users.py -q", role "backend".
+Bad: subject "Work on the backend" with no description: nobody knows what is meant or when it is done.
+
+blockedBy only for tasks whose result is really needed first.""",
+    parameters=(
+        Parameter(name="subject", kind=Kind.TEXT, description="What is to be done, in one line.", is_required=True),
+        Parameter(name="description", kind=Kind.TEXT, description="Files, interface, done criterion."),
+        Parameter(
+            name="activeForm",
+            kind=Kind.TEXT,
+            description="The subject while it is being done: 'Adding GET /users'.",
+            aliases=("active_form",),
+        ),
+        Parameter(
+            name="blockedBy",
+            kind=Kind.TASK_IDS,
+            description="Tasks that must be completed first.",
+            aliases=("blocked_by", "dependsOn"),
+        ),
+        Parameter(name="role", kind=Kind.TEXT, description="Only members of this role may take it."),
+        Parameter(name="check", kind=Kind.TEXT, description="A shell command that must exit 0 before it is completed."),
+    ),
+    run=_create,
+    changes=Changes.TEAM,
+    is_repeatable=True,
+    aliases={"task_create": {}},
+)
+
+TASK_GET = Tool(
+    name="TaskGet",
+    description="Show one task in full: description, blockers, check, evidence, result, hand-over notes.",
+    parameters=(_TASK_ID,),
+    run=_get,
+    is_read_only=True,
+    is_repeatable=True,
+    aliases={"task_get": {}},
+)
+
+TASK_UPDATE = Tool(
+    name="TaskUpdate",
+    description="""Change a task. Set status to completed (with result: what changed, where, how it was verified), \
+failed (with result: what you tried), or pending (to give it back). A task with a check is completed only when the \
+check passes; you get its output otherwise. Only the lead changes role, check, owner and other members' tasks.""",
+    parameters=(
+        _TASK_ID,
+        Parameter(name="status", kind=Kind.TEXT, choices=_STATUSES, description="The new status."),
+        Parameter(name="result", kind=Kind.TEXT, description="What changed, where, and how it was verified."),
+        Parameter(name="subject", kind=Kind.TEXT),
+        Parameter(name="description", kind=Kind.TEXT),
+        Parameter(name="activeForm", kind=Kind.TEXT, aliases=("active_form",)),
+        Parameter(name="owner", kind=Kind.TEXT, description="Assign it to this member; empty: to nobody."),
+        Parameter(name="addBlockedBy", kind=Kind.TASK_IDS, aliases=("add_blocked_by", "blockedBy", "blocked_by")),
+        Parameter(name="removeBlockedBy", kind=Kind.TASK_IDS, aliases=("remove_blocked_by",)),
+        Parameter(name="addBlocks", kind=Kind.TASK_IDS, aliases=("add_blocks", "blocks")),
+        Parameter(name="role", kind=Kind.TEXT),
+        Parameter(name="check", kind=Kind.TEXT),
+    ),
+    run=_update,
+    changes=Changes.TEAM,
+    is_repeatable=True,
+    aliases={"task_update": {}},
+)
+
+TASK_LIST = Tool(
+    name="TaskList",
+    description="List the tasks of the board, one line each.",
+    parameters=(
+        Parameter(name="status", kind=Kind.TEXT, choices=_STATUSES),
+        Parameter(name="owner", kind=Kind.TEXT),
+    ),
+    run=_list,
+    is_read_only=True,
+    is_repeatable=True,
+    aliases={"task_list": {}},
+)
+
+CLAIM_TASK = Tool(
+    name="claim_task",
+    description="Take a task: this one, or without a number the next that you may take. You hold one at a time.",
+    parameters=(Parameter(name="taskId", kind=Kind.TASK_ID, aliases=("task_id", "id")),),
+    run=_claim,
+    changes=Changes.TEAM,
+    is_repeatable=True,
+)
+
+TOOLS = (TASK_CREATE, TASK_GET, TASK_UPDATE, TASK_LIST, CLAIM_TASK)
