@@ -1,0 +1,104 @@
+"""What a command works with: the store, the team, and where its output goes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import typer
+
+from bullpen.cli import text
+from bullpen.cli.options import Globals
+from bullpen.cli.page import Page
+from bullpen.cli.place import find_only, find_place, get_named
+from bullpen.cli.terminal import terminal_of
+from bullpen.domain.codec import encode
+from bullpen.errors import NotFound, UsageError
+from bullpen.store import Store
+from bullpen.stores import open_store
+from bullpen.team import DEFAULT_TEAM, Team, open_team
+
+T = TypeVar("T")
+
+
+class Call:
+    """One invocation of the command."""
+
+    def __init__(self, chosen: Globals) -> None:
+        self.is_json = chosen.json
+        self.place = find_place(chosen.store)
+        self._option = chosen.team
+        self._environment = os.environ.get("BULLPEN_TEAM") or None
+
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Call:
+        return cls(ctx.find_object(Globals) or Globals())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(work)
+
+    # -- what it works on ------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        async with open_store(self.place.url) as store:
+            yield store
+
+    @asynccontextmanager
+    async def team(self, named: str | None = None) -> AsyncIterator[Team]:
+        """The team that is meant: as argument, option or variable, else the only live one. Creates nothing."""
+        async with self.store() as store:
+            name = self._name(named)
+            record = await find_only(store) if name is None else await get_named(store, name)
+            if record is None:
+                raise NotFound(f"there is no live team {self.place.words}; `bullpen task add SUBJECT` begins one")
+            yield Team(store, record)
+
+    @asynccontextmanager
+    async def team_to_begin(self) -> AsyncIterator[Team]:
+        """The same, but the live one, created if there is none; that is said."""
+        async with self.store() as store:
+            name = self._name(None)
+            record = await find_only(store) if name is None else await store.find_team(name)
+            if record is not None:
+                yield Team(store, record)
+                return
+            async with open_team(name or DEFAULT_TEAM, store=store) as team:
+                self.note(f"created team {team.name!r} {self.place.words}")
+                yield team
+
+    def _name(self, argument: str | None) -> str | None:
+        if argument and self._option and argument != self._option:
+            raise UsageError(f"two teams are named, {argument!r} and --team {self._option!r}: say which")
+        return argument or self._option or self._environment
+
+    # -- where it goes ---------------------------------------------------------------------
+
+    def show(self, document: Any, draw: Callable[[Page], None]) -> None:
+        """One JSON document for programs, a page for people."""
+        if self.is_json:
+            print(text.json_text(encode(document), indent=2))
+            return
+        page = Page(terminal_of())
+        draw(page)
+        if page.lines:
+            print("\n".join(page.lines))
+
+    def show_entry(self, document: Any, draw: Callable[[Page], None]) -> None:
+        """One of many, as it comes: a line that a program behind a pipe sees at once."""
+        if self.is_json:
+            print(text.json_text(encode(document)), flush=True)
+            return
+        page = Page(terminal_of())
+        draw(page)
+        print("\n".join(page.lines), flush=True)
+
+    def note(self, remark: str) -> None:
+        """Beside the output: something that the user did not ask for and should know."""
+        plain = text.one_line(remark)
+        sys.stdout.flush()
+        print(text.json_text({"note": plain}) if self.is_json else f"bullpen: {plain}", file=sys.stderr)

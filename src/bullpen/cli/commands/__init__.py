@@ -1,0 +1,1 @@
+"""One module for each noun: the words of a command become verbs of `Team`."""

@@ -1,0 +1,57 @@
+"""An error as the user is told of it: one line, or one JSON object, on stderr."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.cli.text import json_text, one_line
+from bullpen.errors import BullpenError
+
+
+@dataclass(frozen=True)
+class Fault:
+    text: str
+    kind: str
+    exit_code: int
+
+
+def explain(error: Exception) -> Fault | None:
+    """None: nobody expected this, its traceback is worth more than a line."""
+    if isinstance(error, BullpenError):
+        return Fault(str(error), type(error).__name__, error.exit_code)
+    # Typer's own, which come from click or, in newer versions, from a copy of it: known by what they can do.
+    if hasattr(error, "format_message"):
+        return Fault(_usage(error), "UsageError", 2)
+    if isinstance(error, OSError):
+        return Fault(error.strerror or str(error), type(error).__name__, 1)
+    return None
+
+
+def _usage(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "bullpen"
+    message = str(error.message).rstrip(".") or error.format_message().rstrip(".")
+    names = _commands(context)
+    if message == "Missing command":
+        return f"{path.removeprefix('bullpen ')} needs one of {names}"
+    if message.startswith("No such command"):
+        return f"{message[0].lower()}{message[1:]}" + ("" if "Did you mean" in message else f": {path} has {names}")
+    if getattr(error, "option_name", None) and hasattr(error, "possibilities"):
+        hint = ", ".join(sorted(error.possibilities or ()))
+        advice = f"did you mean {hint}?" if hint else f"`{path} --help` shows which there are"
+        return f"{path} has no option {error.option_name}: {advice}"
+    message = error.format_message().rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}; see `{path} --help`"
+
+
+def _commands(context: Any) -> str:
+    if context is None or not hasattr(context.command, "list_commands"):
+        return ""
+    return ", ".join(context.command.list_commands(context))
+
+
+def report(fault: Fault, *, as_json: bool) -> None:
+    line = one_line(fault.text)
+    print(json_text({"error": line, "kind": fault.kind}) if as_json else f"bullpen: {line}", file=sys.stderr)

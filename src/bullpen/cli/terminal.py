@@ -1,0 +1,39 @@
+"""Where the output goes: how wide it is, and whether it shows colours and symbols."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TextIO
+
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
+
+
+@dataclass(frozen=True)
+class Terminal:
+    width: int | None
+    """None: no person looks at it, so nothing is cut (`| grep` finds the whole subject)."""
+    has_colours: bool
+    has_symbols: bool
+    now: datetime
+
+    def paint(self, text: str, style: str) -> str:
+        if not (self.has_colours and style and text):
+            return text
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def terminal_of(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Terminal:
+    stream = stream or sys.stdout
+    is_terminal = stream.isatty()
+    is_dumb = environ.get("TERM") == "dumb"
+    return Terminal(
+        width=max(40, shutil.get_terminal_size().columns) if is_terminal else None,
+        has_colours=is_terminal and not is_dumb and not environ.get("NO_COLOR"),
+        has_symbols=(stream.encoding or "").lower().replace("-", "") == "utf8",
+        now=datetime.now(UTC),
+    )
