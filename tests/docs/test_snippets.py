@@ -71,3 +71,19 @@ def test_the_pages_have_executed_snippets() -> None:
 def test_links_between_the_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_of_commands_says_what_the_command_says() -> None:
+    made = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.insert(0, 'docs'); import build; print(build.commands_page(), end='')",
+        ],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stdout == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), "run `make docs`"

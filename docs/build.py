@@ -1,0 +1,109 @@
+"""Makes the pages that are generated: `commands.md` from the command's own help, `terminal.svg` from its own output.
+
+Run by `make docs`; a test compares `commands.md` with what the command says now.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+BULLPEN = str(Path(sys.executable).parent / "bullpen")
+COMMANDS = (
+    (),
+    ("task",),
+    ("task", "add"),
+    ("task", "list"),
+    ("task", "show"),
+    ("task", "update"),
+    ("task", "claim"),
+    ("task", "done"),
+    ("send",),
+    ("inbox",),
+    ("team",),
+    ("team", "list"),
+    ("team", "show"),
+    ("team", "delete"),
+    ("events",),
+)
+
+SCENE = """
+task add "Analyse the REST endpoints" --description "List every route of api/ with its parameters."
+task add "Design the GraphQL schema" --blocked-by 1 --check "graphql-schema-linter schema.graphql"
+task add "Implement the resolvers" --blocked-by 2
+task claim 1
+task done 1 --result "14 routes in docs/endpoints.md; counted again with grep"
+task list
+task show 2
+team show
+"""
+SHOWN = ("task list", "task show 2", "team show")
+
+
+def commands_page() -> str:
+    parts = [
+        "# Commands",
+        "",
+        "Made from the command's own help by `make docs`. `--store`, `--team` and `--json` are understood before and",
+        "after every command. Exit codes: 0 done, 1 refused or not reached, 2 usage, 3 store unavailable, 130 Ctrl-C.",
+    ]
+    for words in COMMANDS:
+        help_text = _run([*words, "--help"], cwd=DOCS).strip()
+        parts += ["", f"## {' '.join(('bullpen', *words))}", "", "```text", help_text, "```"]
+    return "\n".join(parts) + "\n"
+
+
+def terminal_picture() -> str:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, width=88, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
+    with tempfile.TemporaryDirectory() as directory:
+        for line in SCENE.strip().splitlines():
+            output = _run_line(line, Path(directory))
+            if line in SHOWN:
+                console.print(Text(f"$ bullpen {line}", style="bold"))
+                console.print(Text.from_ansi(output.rstrip()))
+                console.print()
+    picture = console.export_svg(title="bullpen")
+    # The reader's own monospace font, and nothing fetched from anywhere.
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    # Some viewers would fold the spaces that align the columns.
+    picture = picture.replace("<svg ", '<svg xml:space="preserve" ', 1)
+    return "\n".join(line.rstrip() for line in picture.replace("Fira Code, ", "").splitlines()) + "\n"
+
+
+def _run_line(line: str, directory: Path) -> str:
+    """In a pseudo-terminal, so that it prints as it does for people."""
+    ran = subprocess.run(
+        ["script", "-qec", f"{BULLPEN} {line}", "/dev/null"],
+        cwd=directory,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "88"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout.replace("\r\n", "\n")
+
+
+def _run(words: list[str], cwd: Path) -> str:
+    ran = subprocess.run(
+        [BULLPEN, *words],
+        cwd=cwd,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80", "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout
+
+
+if __name__ == "__main__":
+    (DOCS / "commands.md").write_text(commands_page(), encoding="utf-8")
+    (DOCS / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
