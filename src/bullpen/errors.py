@@ -135,6 +135,10 @@ class Overloaded(ProviderError):
 
     retryable = True
 
+    def __init__(self, message: str | None = None, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
 
 class ContextOverflow(ProviderError):
     """The conversation is longer than the model's window."""

@@ -472,8 +472,8 @@ class Store(Protocol):
         counters: Mapping[str, Any] | None = None,
         operation_id: str | None = None,
     ) -> Member:
-        """A work phase ends: status, counters and the result mail to the lead, once. A result that belongs to
-        no open question of the lead's does not wake it."""
+        """A work phase ends: status, counters and the result mail to the lead, once. The result of a phase that
+        had a task (`counters["task"]`) does not wake it, one that belongs to no task does."""
         ...
 
     async def list_turns(

@@ -16,10 +16,13 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+# Exactly these: an Enum is a str too, and is written by its value.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
 
 def encode(value: Any) -> Any:
     """What `json.dumps` can write."""
-    if value is None or (isinstance(value, str | int | float | bool) and not isinstance(value, Enum)):
+    if type(value) in _PLAIN:
         return value
     if isinstance(value, Enum):
         return value.value
@@ -31,23 +34,26 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
         return [encode(item) for item in value]
+    if isinstance(value, str | int | float):
+        return value
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def decode(hint: Any, data: Any) -> Any:
     """The object of type `hint` that `encode` made `data` of."""
-    return _decoder(hint)(data)
+    return decoder(hint)(data)
 
 
 @cache
-def _decoder(hint: Any) -> Callable[[Any], Any]:
+def decoder(hint: Any) -> Callable[[Any], Any]:
+    """`decode` for one type, for those who need it often."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(typing.get_args(hint))
     if origin is tuple:
         return _tuple(typing.get_args(hint))
     if origin is list:
-        item = _decoder(typing.get_args(hint)[0])
+        item = decoder(typing.get_args(hint)[0])
         return lambda data: [item(entry) for entry in data]
     if isinstance(hint, type):
         if issubclass(hint, Enum):
@@ -63,21 +69,21 @@ def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     some = [member for member in members if member is not type(None)]
     if len(some) != 1:
         raise TypeError(f"only `T | None` can be decoded, not {members}")
-    inner = _decoder(some[0])
+    inner = decoder(some[0])
     return lambda data: None if data is None else inner(data)
 
 
 def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     if len(members) == 2 and members[1] is Ellipsis:
-        item = _decoder(members[0])
+        item = decoder(members[0])
         return lambda data: tuple(item(entry) for entry in data)
-    items = [_decoder(member) for member in members]
+    items = [decoder(member) for member in members]
     return lambda data: tuple(item(entry) for item, entry in zip(items, data, strict=True))
 
 
 def _record(cls: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(cls)
-    fields = [(field.name, _decoder(hints[field.name])) for field in dataclasses.fields(cls)]
+    fields = [(field.name, decoder(hints[field.name])) for field in dataclasses.fields(cls)]
 
     def build(data: Mapping[str, Any]) -> Any:
         return cls(**{name: read(data[name]) for name, read in fields if name in data})

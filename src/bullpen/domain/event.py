@@ -42,6 +42,7 @@ class EventKind(StrEnum):
     TASK_RETRIED = "TaskRetried"
     TASK_DELETED = "TaskDeleted"
     TASK_UNBLOCKED = "TaskUnblocked"
+    TASK_QUARANTINED = "TaskQuarantined"
     MESSAGE_SENT = "MessageSent"
     MESSAGE_DELIVERED = "MessageDelivered"
     MESSAGE_QUARANTINED = "MessageQuarantined"

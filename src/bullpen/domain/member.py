@@ -26,6 +26,7 @@ from bullpen.domain.text import name_key, normalise_role
 LEAD = "lead"
 USER = "user"
 SYSTEM = "system"
+MAX_SECONDS = 10 * 365 * 86400.0
 
 
 class MemberKind(StrEnum):
@@ -182,3 +183,9 @@ class Team:
     @property
     def key(self) -> str:
         return name_key(self.name)
+
+    def number_setting(self, name: str, default: float) -> float:
+        """Whatever somebody wrote there: a lapse must not fail because of a setting."""
+        value = self.settings.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS
+        return float(value) if is_number else default  # type: ignore[arg-type]

@@ -151,7 +151,7 @@ class CheckRun:
 
 
 def is_claimable(task: Task, *, name: str, role: str | None) -> bool:
-    """SPEC 1: pending, unowned or the claimer's, no open blocker, role absent or the claimer's."""
+    """Pending, without open blockers, and assigned to the claimer, or nobody's and its role absent or the claimer's."""
     return why_not_claimable(task, name=name, role=role) is None
 
 
@@ -165,7 +165,8 @@ def why_not_claimable(task: Task, *, name: str, role: str | None) -> str | None:
         return f"#{task.id} is assigned to {task.owner}"
     if task.open_blockers:
         return f"#{task.id} is blocked by {format_ids(task.blocked_by)}, {task.open_blockers} unfinished"
-    if task.role_key and task.role_key != normalise_role(role):
+    # Whoever assigned it could have changed the role too: an assigned task is its owner's next, whatever the role.
+    if task.owner is None and task.role_key and task.role_key != normalise_role(role):
         return f"#{task.id} is for role {task.role!r}, {name} is {role or 'without a role'!r}"
     return None
 

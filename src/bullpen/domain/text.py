@@ -6,7 +6,12 @@ can be written as UTF-8, into PostgreSQL and into JSON, and comes back the same.
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache, lru_cache
+from typing import Any
 
 from bullpen.errors import UsageError
 
@@ -26,6 +31,37 @@ def clean(text: str, *, what: str = "text") -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
+def storable(value: Any) -> Any:
+    """The same value, with every text in it, however deep, such that it can be stored."""
+    if type(value) in _WITHOUT_TEXT:
+        return value
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
+    if isinstance(value, Mapping):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [storable(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(storable(item) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {}
+        for name in _field_names(type(value)):
+            old = getattr(value, name)
+            new = storable(old)
+            if new is not old and new != old:
+                changed[name] = new
+        return dataclasses.replace(value, **changed) if changed else value
+    return value
+
+
+_WITHOUT_TEXT = frozenset({int, bool, float, type(None), datetime})
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+
+
 def check_name(name: str, *, what: str = "name") -> str:
     """A name that is also safe as a file name, a branch and an SQL value; else UsageError."""
     if not NAME_PATTERN.fullmatch(name):
@@ -37,10 +73,11 @@ def check_name(name: str, *, what: str = "name") -> str:
 
 
 def name_key(name: str) -> str:
-    """Names that differ only in case are the same name."""
-    return name.casefold()
+    """Names that differ only in case are the same name. Only ASCII has names, so nothing else folds into one."""
+    return name.lower() if name.isascii() else name
 
 
+@lru_cache(maxsize=1024)
 def normalise_role(role: str | None) -> str:
     """`Back End`, `back-end` and `back_end` are one role; no role is the empty string."""
     return re.sub(r"[\s_-]+", "-", (role or "").strip().casefold()).strip("-")

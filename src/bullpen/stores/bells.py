@@ -10,7 +10,9 @@ it with UNIX datagram sockets in a directory that all users of one store share.
 - Socket names are random, the directory is short and the user's own: a socket path
   may have 104 bytes at most. Sends never block; a socket that refuses is a dead
   process's and is unlinked. A full one already has something to wake up for.
-- A lost ring costs no more than one interval of the safety net, which asks the
+- A ring that finds the socket full is lost (Linux keeps ten letters). Whoever then
+  finds its socket full says so on its board, and the safety net looks at once.
+- A lost ring costs no more than one interval of that net, which asks the
   store once a process (never once a member) whether somebody has work.
 """
 
@@ -29,6 +31,7 @@ import tempfile
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -90,6 +93,8 @@ def events_topic(team_id: int) -> Hashable:
 
 
 WANTED_TOPIC: Hashable = ("wanted",)
+OVERFLOW_TOPIC: Hashable = ("overflow",)
+"""Rings when rings may have been lost."""
 
 
 class BellBoard:
@@ -186,10 +191,11 @@ class DatagramDoorbell:
         """
         try:
             changed = os.stat(self._directory).st_mtime_ns
-        except FileNotFoundError:
+            names = self._listing[1] if self._listing[0] == changed else os.listdir(self._directory)
+        except OSError:
+            # Not there: nobody listens. Or not ours to read: the verb that rang is committed and must not fail.
             return []
         if self._listing[0] != changed:
-            names = os.listdir(self._directory)
             is_settled = time.time_ns() - changed > 50_000_000
             self._listing = (changed if is_settled else -1, names)
         return self._listing[1]
@@ -244,13 +250,17 @@ class DatagramDoorbell:
                 path.unlink(missing_ok=True)
 
     def _drain(self, receiver: socket.socket) -> None:
+        letters = 0
         while True:
             try:
                 letter = receiver.recv(_MAX_DATAGRAM)
             except BlockingIOError:
-                return
+                break
+            letters += 1
             for topic in _topics_in(letter):
                 self._board.ring(topic)
+        if letters >= queue_length():
+            self._board.ring(OVERFLOW_TOPIC)
 
 
 def _topics_in(letter: bytes) -> list[Hashable]:
@@ -266,6 +276,14 @@ def _topics_in(letter: bytes) -> list[Hashable]:
                 case ["w"]:
                     topics.append(WANTED_TOPIC)
     return topics
+
+
+@cache
+def queue_length() -> int:
+    """How many letters the system keeps for a socket whose process is busy, at least."""
+    with suppress(OSError, ValueError):
+        return int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text())
+    return 10
 
 
 def _user_directory() -> Path:

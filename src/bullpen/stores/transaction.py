@@ -130,11 +130,13 @@ class Transaction(Protocol):
         lock: Lock = Lock.NONE,
     ) -> list[Member]:
         """Autonomous teammates and external members in one of these states, without an open shutdown, who may
-        take a task of this role (any, if it is empty). With `shutdown`: only those that `can_be_revived`."""
+        take a task of this role (any, if it is empty), longest in their state first. With `shutdown`: only those
+        that `can_be_revived`. With `idle`: only those without a task in progress, who could take another."""
         ...
 
     async def list_due_members(self, worker_id: int) -> list[Member]:
-        """Members of this worker with undelivered waking mail or, if idle, with a claimable task."""
+        """Members of this worker with undelivered waking mail or, if idle without a task in progress, with a
+        claimable task: of one team and role, not more than there are tasks for them."""
         ...
 
     async def has_role(self, team_id: int, role_key: str) -> bool: ...

@@ -17,9 +17,10 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.transaction import Ring
 
 T = TypeVar("T")
@@ -76,22 +77,34 @@ class Job(Generic[T]):
             await self._wait(patience_seconds, holder)
         except asyncio.CancelledError:
             if not self.drop():
-                await self._done.wait()
+                await self._end()
             raise
         if self._error is not None:
             raise self._error
         return cast(T, self._result)
 
-    async def _wait(self, patience_seconds: float, holder: Callable[[], str]) -> None:
-        try:
-            async with asyncio.timeout(patience_seconds):
+    async def _end(self) -> None:
+        """However often its caller is cancelled meanwhile."""
+        while not self._done.is_set():
+            with suppress(asyncio.CancelledError):
                 await self._done.wait()
-        except TimeoutError:
-            if self.drop():
-                raise StoreUnavailable(
-                    f"waited {patience_seconds:g} s to write, {holder()} holds the store; nothing was changed"
-                ) from None
+
+    async def _wait(self, patience_seconds: float, holder: Callable[[], str]) -> None:
+        # A timer, not `asyncio.timeout`: a job that has begun is waited for, and it costs a third.
+        timer = self.loop.call_later(patience_seconds, self._lose_patience, patience_seconds, holder)
+        try:
             await self._done.wait()
+        finally:
+            timer.cancel()
+
+    def _lose_patience(self, patience_seconds: float, holder: Callable[[], str]) -> None:
+        if self.drop():
+            self.fail(
+                StoreUnavailable(
+                    f"waited {patience_seconds:g} s to write, {holder()} holds the store; nothing was changed"
+                )
+            )
+            self.settle()
 
 
 class Gate(Protocol):
@@ -126,19 +139,25 @@ class Writer:
         self._ring = ring
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._is_open = True
+        self._is_closing = False
         # A daemon: a gate that is never opened must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, body: Callable[[Any], T], *, patience_seconds: float) -> T:
+        if self._is_closing:
+            raise UsageError("this store has been closed: open it again")
         job = Job(body)
         self._queue.put(job)
         return await job.outcome(patience_seconds, self._gate.holder)
 
-    async def close(self) -> None:
-        """What is queued is still done, unless another process never opens the gate."""
+    async def close(self) -> bool:
+        """What is queued is still done. False if another process never opens the gate: then the thread is left
+        behind, and what it uses must stay open, or it would one day write into a file of somebody else."""
+        self._is_closing = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_PATIENCE_SECONDS)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while self._is_open:
@@ -161,6 +180,10 @@ class Writer:
                 jobs = [job for job in [first, *self._waiting()] if job.begin()]
                 if jobs:
                     self._commit(jobs)
+            except BaseException as error:
+                # It must not raise; if it does, its callers are told, and the thread serves the next.
+                for job in jobs:
+                    job.fail(error)
             finally:
                 self._gate.leave()
         _announce(jobs)

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
-from bullpen.domain.codec import decode, encode
+from bullpen.domain.codec import decoder, encode
 from bullpen.stores.sql.tables import TABLES, TASK, Column, Table
 from bullpen.stores.transaction import Lock
 
-_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+# Made once: `json.dumps` with these arguments would make it for every value.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def to_json(value: Any) -> str:
+    # Most lists and mappings of a row are empty.
+    if not value and isinstance(value, tuple | dict):
+        return "{}" if isinstance(value, dict) else "[]"
+    return _ENCODER.encode(encode(value))
+
+
+def _json_reader(hint: Any) -> Callable[[str], Any]:
+    build = decoder(hint)
+
+    def read(text: str) -> Any:
+        if text == "[]":
+            return build([])
+        return build({} if text == "{}" else json.loads(text))
+
+    return read
+
+
+def _enum_reader(kind: type[Enum]) -> Callable[[Any], Enum]:
+    members = {member.value: member for member in kind}
+    # One that is not there is told of by the type itself.
+    return lambda value: members.get(value) or kind(value)
 
 
 class Dialect:
@@ -26,12 +52,11 @@ class Dialect:
     skip_locked: str
     true: str
     no_limit: int | None
+    transaction_id: str
+    """What the fence asks for beside the row, where a lost COMMIT has to be asked after."""
 
-    def sql(self, statement: str) -> str:
-        """The statement as this database wants it."""
-        raise NotImplementedError
-
-    def to_db(self, column: Column, value: Any) -> Any:
+    def writer(self, column: Column) -> Callable[[Any], Any] | None:
+        """How a value of this column, if it is not None, is written; None for as it is."""
         raise NotImplementedError
 
     def reader(self, column: Column) -> Callable[[Any], Any] | None:
@@ -64,8 +89,12 @@ class Dialect:
 
     def row(self, table: Table, record: Any) -> dict[str, Any]:
         """The parameters of an insert or update."""
-        values = {column.name: self.to_db(column, getattr(record, column.name)) for column in table.columns}
-        values.update({name: compute(record) for name, compute in table.computed.items()})
+        values = dict(zip(self._names(table), self._values(table)(record), strict=True))
+        for name, write in self._writers(table):
+            if values[name] is not None:
+                values[name] = write(values[name])
+        for name, compute in table.computed.items():
+            values[name] = compute(record)
         return values
 
     def record(self, table: Table, row: Sequence[Any]) -> Any:
@@ -83,6 +112,15 @@ class Dialect:
         return tuple(column.name for column in table.columns)
 
     @cache  # noqa: B019
+    def _values(self, table: Table) -> attrgetter[tuple[Any, ...]]:
+        return attrgetter(*self._names(table))
+
+    @cache  # noqa: B019
+    def _writers(self, table: Table) -> list[tuple[str, Callable[[Any], Any]]]:
+        found = ((column.name, self.writer(column)) for column in table.columns)
+        return [(name, write) for name, write in found if write is not None]
+
+    @cache  # noqa: B019
     def _readers(self, table: Table) -> list[tuple[str, Callable[[Any], Any]]]:
         found = ((column.name, self.reader(column)) for column in table.columns)
         return [(name, read) for name, read in found if read is not None]
@@ -91,14 +129,14 @@ class Dialect:
     def named(self, statement: str) -> str:
         """A statement of `statements.py`, with the select lists and clauses of this dialect."""
         lists = {f"{table.name}_columns": self.select_list(table) for table in TABLES.values()}
-        filled = statement.format(
+        return statement.format(
             **lists,
             for_update=self.locks[Lock.UPDATE],
             for_share=self.locks[Lock.SHARE],
             skip_locked=self.skip_locked,
             true=self.true,
+            transaction_id=self.transaction_id,
         )
-        return self.sql(filled)
 
 
 class SqliteDialect(Dialect):
@@ -116,54 +154,50 @@ class SqliteDialect(Dialect):
     skip_locked = ""
     true = "1"
     no_limit = -1
+    transaction_id = "NULL"
+    _last_moment: tuple[datetime | None, str] = (None, "")
 
-    def sql(self, statement: str) -> str:
-        return statement
-
-    def to_db(self, column: Column, value: Any) -> Any:
-        if value is None:
-            return None
-        if column.kind == "time":
-            return self.moment(value)
-        if column.kind == "json":
-            return self.json(value)
-        if column.kind == "enum":
-            return value.value
-        if column.kind == "bool":
-            return int(value)
-        return value
+    def writer(self, column: Column) -> Callable[[Any], Any] | None:
+        writers: dict[str, Callable[[Any], Any]] = {
+            "time": self.moment,
+            "json": self.json,
+            "enum": attrgetter("value"),
+            "bool": int,
+        }
+        return writers.get(column.kind)
 
     def reader(self, column: Column) -> Callable[[Any], Any] | None:
-        hint = column.hint
         match column.kind:
             case "time":
                 return datetime.fromisoformat
             case "bool":
                 return bool
             case "enum":
-                return lambda value: hint(value)
+                return _enum_reader(column.hint)
             case "json":
-                return lambda value: decode(hint, self.read_json(value))
+                return _json_reader(column.hint)
         return None
 
     def moment(self, value: datetime) -> str:
-        # A fixed width, so that text compares as time does.
-        return value.isoformat(timespec="microseconds")
+        # The moment of a transaction is written into many columns.
+        last, text = self._last_moment
+        if value is not last:
+            # A fixed width, so that text compares as time does.
+            text = value.isoformat(timespec="microseconds")
+            self._last_moment = (value, text)
+        return text
 
     def read_moment(self, value: Any) -> datetime:
         return datetime.fromisoformat(value)
 
     def json(self, value: Any) -> str:
-        return _EMPTY.get(id(value)) or json.dumps(encode(value), ensure_ascii=False, separators=(",", ":"))
+        return to_json(value)
 
     def read_json(self, value: Any) -> Any:
         return json.loads(value)
 
     def ids(self, value: Any) -> tuple[int, ...]:
         return () if value == "[]" else tuple(json.loads(value))
-
-
-_EMPTY: dict[int, str] = {id(()): "[]"}
 
 
 class PostgresDialect(Dialect):
@@ -178,26 +212,18 @@ class PostgresDialect(Dialect):
     skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
     true = "true"
     no_limit = None
+    transaction_id = "pg_current_xact_id()::text"
 
-    def sql(self, statement: str) -> str:
-        return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
-
-    def to_db(self, column: Column, value: Any) -> Any:
-        if value is None:
-            return None
-        if column.kind == "json":
-            return self.json(value)
-        if column.kind == "enum":
-            return value.value
-        return value
+    def writer(self, column: Column) -> Callable[[Any], Any] | None:
+        writers: dict[str, Callable[[Any], Any]] = {"json": self.json, "enum": attrgetter("value")}
+        return writers.get(column.kind)
 
     def reader(self, column: Column) -> Callable[[Any], Any] | None:
-        hint = column.hint
         match column.kind:
             case "enum":
-                return lambda value: hint(value)
+                return _enum_reader(column.hint)
             case "json":
-                return lambda value: decode(hint, self.read_json(value))
+                return _json_reader(column.hint)
         return None
 
     def moment(self, value: datetime) -> datetime:
@@ -209,7 +235,7 @@ class PostgresDialect(Dialect):
 
     def json(self, value: Any) -> str:
         # Text, not jsonb: it comes back as it was, key order and large numbers included.
-        return json.dumps(encode(value), ensure_ascii=False, separators=(",", ":"))
+        return to_json(value)
 
     def read_json(self, value: Any) -> Any:
         return json.loads(value)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+from bullpen.errors import SchemaTooNew, StoreUnavailable
+
 Version = tuple[int, int]
 
 
@@ -30,3 +32,28 @@ def known_versions(dialect: str) -> list[Version]:
 def statements_of(dialect: str, version: Version) -> str:
     folder = files("bullpen.stores.sql").joinpath("schema").joinpath(dialect)
     return folder.joinpath(_files(dialect)[version]).read_text(encoding="utf-8")
+
+
+def pending_versions(dialect: str, current: Version | None) -> list[Version]:
+    return [version for version in known_versions(dialect) if current is None or version > current]
+
+
+def check_version(dialect: str, current: Version | None) -> None:
+    """A newer minor version only added things; a newer major one changed what we rely on."""
+    latest = known_versions(dialect)[-1]
+    if current is not None and current[0] > latest[0]:
+        raise SchemaTooNew(
+            f"this store has schema {current[0]}.{current[1]}, this Bullpen understands {latest[0]}.x: upgrade Bullpen"
+        )
+
+
+def is_major_step(dialect: str, current: Version | None) -> bool:
+    return current is not None and current[0] != known_versions(dialect)[-1][0]
+
+
+OLDER_WORKERS = "SELECT id FROM worker WHERE stopped_at IS NULL AND schema_max < :major ORDER BY id"
+
+
+def refuse_while_they_live(older: list[int]) -> None:
+    if older:
+        raise StoreUnavailable(f"worker {older[0]} still runs an older Bullpen: stop it, then try again")

@@ -10,10 +10,12 @@ from __future__ import annotations
 # -- teams, workers, members ---------------------------------------------------------
 
 FENCE = """
-    SELECT {member_columns}, {team_columns}
+    SELECT {member_columns}, {team_columns}, {transaction_id}
     FROM member JOIN team ON team.id = member.team_id
     WHERE member.team_id = :team_id AND member.name_key = :name_key
 """
+
+HOLD_MEMBER = "SELECT 1 FROM member WHERE team_id = :team_id AND name_key = :name_key"
 
 FIND_LIVE_TEAM = "SELECT {team_columns} FROM team WHERE name_key = :name_key AND deleted_at IS NULL"
 
@@ -47,6 +49,10 @@ FIND_WANTED_OF_TEAM = """
     ORDER BY status_at, name_key LIMIT 1 {skip_locked}
 """
 
+WAIT_FOR_WANTED = FIND_WANTED.replace("{skip_locked}", "{for_share}")
+
+WAIT_FOR_WANTED_OF_TEAM = FIND_WANTED_OF_TEAM.replace("{skip_locked}", "{for_share}")
+
 HAS_WANTED = "SELECT 1 FROM member WHERE status = 'wanted' LIMIT 1"
 
 COUNT_HOSTED = "SELECT count(*) FROM member WHERE worker_id = :worker_id AND kind IN ('lead', 'teammate')"
@@ -58,6 +64,9 @@ LIST_CLAIMERS = """
       AND (:role_key = '' OR role_key = :role_key)
       AND kind IN ('teammate', 'external') AND autonomy = 'auto' AND shutdown_request_id IS NULL
       AND (status <> 'shutdown' OR (kind = 'teammate' AND status_reason = 'timeout'))
+      AND (status <> 'idle' OR NOT EXISTS (
+        SELECT 1 FROM task
+        WHERE task.team_id = member.team_id AND task.owner_key = member.name_key AND task.status = 'in_progress'))
     ORDER BY status_at, name_key LIMIT :limit
 """
 
@@ -74,6 +83,9 @@ LIST_DUE_FOR_ASSIGNED = """
         SELECT 1 FROM task
         WHERE task.team_id = member.team_id AND task.owner_key = member.name_key
           AND task.status = 'pending' AND task.owner_key IS NOT NULL AND task.open_blockers = 0)
+      AND NOT EXISTS (
+        SELECT 1 FROM task
+        WHERE task.team_id = member.team_id AND task.owner_key = member.name_key AND task.status = 'in_progress')
 """
 
 # Of the idle members of one team and role, as many as there are tasks for them, at most.
@@ -87,6 +99,9 @@ LIST_IDLE_OF_ROLE = """
     SELECT {member_columns} FROM member
     WHERE team_id = :team_id AND status = 'idle' AND role_key = :role_key AND worker_id = :worker_id
       AND autonomy = 'auto' AND shutdown_request_id IS NULL AND kind IN ('teammate', 'external')
+      AND NOT EXISTS (
+        SELECT 1 FROM task
+        WHERE task.team_id = member.team_id AND task.owner_key = member.name_key AND task.status = 'in_progress')
     ORDER BY status_at, name_key LIMIT :limit
 """
 
@@ -95,7 +110,7 @@ COUNT_CLAIMABLE = """
         SELECT 1 FROM task
         WHERE team_id = :team_id AND role_key = :role_key
           AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
-        LIMIT :limit) AS some
+        LIMIT :limit) AS found
 """
 
 HAS_ROLE = """
@@ -140,6 +155,18 @@ FIND_IN_PROGRESS = """
     WHERE team_id = :team_id AND owner_key = :owner_key AND status = 'in_progress'
 """
 
+_NEXT_CLAIMABLE = """
+    SELECT id FROM task
+    WHERE team_id = :team_id AND role_key = :role_key
+      AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+    ORDER BY id LIMIT 1"""
+
+_NEXT_ASSIGNED = """
+    SELECT id FROM task
+    WHERE team_id = :team_id AND owner_key = :name_key AND status = 'pending' AND owner_key IS NOT NULL
+      AND open_blockers = 0
+    ORDER BY id LIMIT 1"""
+
 # Three probes of an index, each for one row: assigned to the claimer; of its role; of no role.
 CLAIM_NEXT_SQLITE = """
     UPDATE task
@@ -167,6 +194,36 @@ CLAIM_NEXT_SQLITE = """
                 ORDER BY id LIMIT 1))))
     RETURNING {task_columns}
 """
+
+# The same probes, each locking the one row that it finds and passing over those that others have locked. Of the two
+# roles the one with the lower number is looked up unlocked first: a row locked and not taken would be hidden from the
+# others. Subqueries of COALESCE and CASE run only if they are reached.
+CLAIM_NEXT_POSTGRES = """
+    UPDATE task
+    SET status = 'in_progress', owner = :name, owner_key = :name_key, claimed_at = :now, updated_at = :now,
+        reserved_until = NULL
+    WHERE team_id = :team_id
+      AND NOT EXISTS (
+        SELECT 1 FROM task WHERE team_id = :team_id AND owner_key = :name_key AND status = 'in_progress')
+      AND id = coalesce(
+        ({assigned} {skip_locked}),
+        CASE WHEN ({own}) < ({free})
+             THEN coalesce(({own} {skip_locked}), ({free} {skip_locked}))
+             ELSE coalesce(({free} {skip_locked}), ({own} {skip_locked})) END)
+    RETURNING {task_columns}
+"""
+_PROBES = {
+    "{assigned}": _NEXT_ASSIGNED,
+    "{own}": _NEXT_CLAIMABLE,
+    "{free}": _NEXT_CLAIMABLE.replace(":role_key", "''"),
+}
+for _mark, _probe in _PROBES.items():
+    CLAIM_NEXT_POSTGRES = CLAIM_NEXT_POSTGRES.replace(_mark, _probe)
+
+# What a claim would take: here it is waited for, if somebody holds it.
+WAIT_FOR_CLAIMABLE = f"{_NEXT_CLAIMABLE} {{for_share}}"
+
+WAIT_FOR_ASSIGNED = f"{_NEXT_ASSIGNED} {{for_share}}"
 
 HAS_CLAIMABLE = """
     SELECT 1 FROM task
@@ -204,6 +261,19 @@ REMOVE_EDGE = """
 
 COUNT_BLOCKER = "UPDATE task SET open_blockers = open_blockers + :change WHERE team_id = :team_id AND id = :task_id"
 
+# In one statement each, where a statement is a round trip. The rows are locked in ascending order before they change.
+HOLD_DEPENDENTS = """
+    SELECT task.id FROM task
+    WHERE team_id = :team_id
+      AND id IN (SELECT task_id FROM task_edge WHERE team_id = :team_id AND blocker_id = :blocker_id)
+    ORDER BY id {for_update}
+"""
+
+COUNT_BLOCKER_OF_ALL = """
+    UPDATE task SET open_blockers = open_blockers + :change WHERE team_id = :team_id AND id = ANY(:ids)
+    RETURNING {task_columns}
+"""
+
 DEPENDENTS = "SELECT task_id FROM task_edge WHERE team_id = :team_id AND blocker_id = :blocker_id ORDER BY task_id"
 
 # -- mail, requests, transcript ----------------------------------------------------------
@@ -222,6 +292,11 @@ HAS_UNDELIVERED = """
 MARK_DELIVERED = """
     UPDATE message SET delivered_at = :now, delivered_turn = :turn_seq
     WHERE team_id = :team_id AND id = :id AND delivered_at IS NULL
+"""
+
+MARK_ALL_DELIVERED = """
+    UPDATE message SET delivered_at = :now, delivered_turn = :turn_seq
+    WHERE team_id = :team_id AND id = ANY(:ids) AND delivered_at IS NULL
 """
 
 LIST_MAIL = """

@@ -44,6 +44,7 @@ class SqlTransaction:
         self._dialect = dialect
         self._events: list[NewEvent] = []
         self._rings: dict[Ring, None] = {}
+        self._transaction_id: str | None = None
 
     # -- what a database provides --------------------------------------------------------
 
@@ -74,6 +75,10 @@ class SqlTransaction:
             sql = f"{sql} {clause}"
         return await self.execute(sql, parameters)
 
+    async def _change(self, statement: str, /, **parameters: Any) -> None:
+        """A write whose answer nobody needs: a database across a network may send it along with the next statement."""
+        await self._rows(statement, **parameters)
+
     async def _all(self, table: Table, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> list[Any]:
         return [self._dialect.record(table, row) for row in await self._rows(statement, lock, **parameters)]
 
@@ -100,30 +105,32 @@ class SqlTransaction:
         row = self._dialect.row(table, record)
         if table.has_own_id:
             del row["id"]
-        rows = await self._rows(_insert_statement(table), **row)
+            number = await self._number(_insert_statement(table), **row)
+            return cast(R, replace(cast(Any, record), id=number))
+        await self._change(_insert_statement(table), **row)
         if isinstance(record, Task):
             for blocker_id in record.blocked_by:
-                await self._rows(statements.ADD_EDGE, team_id=record.team_id, task_id=record.id, blocker_id=blocker_id)
-        if table.has_own_id:
-            return cast(R, replace(cast(Any, record), id=rows[0][0]))
+                edge = {"team_id": record.team_id, "task_id": record.id, "blocker_id": blocker_id}
+                await self._change(statements.ADD_EDGE, **edge)
         return record
 
     async def update(self, record: R) -> None:
         table = TABLES[type(record)]
-        await self._rows(_update_statement(table), **self._dialect.row(table, record))
+        await self._change(_update_statement(table), **self._dialect.row(table, record))
 
     # -- teams, workers, members -------------------------------------------------------------
 
     async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
-        sql = self._dialect.named(statements.FENCE)
-        if clause := self._dialect.locks[lock]:
-            sql = f"{sql} {clause} OF member"
-        rows = await self.execute(sql, {"team_id": ref.team_id, "name_key": name_key(ref.name)})
+        rows = await self._fence_rows(lock, team_id=ref.team_id, name_key=name_key(ref.name))
         if not rows:
             return None
+        self._transaction_id = rows[0][-1]
         width = len(MEMBER.columns)
         member = self._dialect.record(MEMBER, rows[0][:width])
         return self._dialect.record(TEAM, rows[0][width:]), member
+
+    async def _fence_rows(self, lock: Lock, **parameters: Any) -> list[Row]:
+        return await self._rows(statements.FENCE, **parameters)
 
     async def find_live_team(self, key: str) -> Team | None:
         return cast("Team | None", await self._one(TEAM, statements.FIND_LIVE_TEAM, name_key=key))
@@ -170,7 +177,7 @@ class SqlTransaction:
         lock: Lock = Lock.NONE,
     ) -> list[Member]:
         return await self._all(
-            MEMBER, _claimers_statement(tuple(statuses)), lock, team_id=team_id, role_key=role_key, limit=limit
+            MEMBER, claimers_statement(tuple(statuses)), lock, team_id=team_id, role_key=role_key, limit=limit
         )
 
     async def list_due_members(self, worker_id: int) -> list[Member]:
@@ -255,21 +262,21 @@ class SqlTransaction:
         edge = {"team_id": team_id, "task_id": task_id, "blocker_id": blocker_id}
         added = await self._exists(statements.ADD_EDGE, **edge)
         if added and is_open:
-            await self._rows(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=1)
+            await self._change(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=1)
         return added
 
     async def remove_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
         edge = {"team_id": team_id, "task_id": task_id, "blocker_id": blocker_id}
         removed = await self._exists(statements.REMOVE_EDGE, **edge)
         if removed and is_open:
-            await self._rows(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=-1)
+            await self._change(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=-1)
         return removed
 
     async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
         dependents = await self._rows(statements.DEPENDENTS, team_id=team_id, blocker_id=blocker_id)
         freed = []
         for (task_id,) in dependents:
-            await self._rows(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=1 if is_open else -1)
+            await self._change(statements.COUNT_BLOCKER, team_id=team_id, task_id=task_id, change=1 if is_open else -1)
             task = await self.find(Task, team_id, task_id)
             if task is not None and task.status is TaskStatus.PENDING and task.open_blockers == 0:
                 freed.append(task)
@@ -288,7 +295,7 @@ class SqlTransaction:
     async def mark_delivered(self, team_id: int, key: str, ids: Sequence[int], turn_seq: int | None) -> None:
         now = self._dialect.moment(self.now)
         for number in ids:
-            await self._rows(statements.MARK_DELIVERED, team_id=team_id, id=number, now=now, turn_seq=turn_seq)
+            await self._change(statements.MARK_DELIVERED, team_id=team_id, id=number, now=now, turn_seq=turn_seq)
 
     async def list_mail(self, team_id: int, key: str, undelivered_only: bool, limit: int) -> list[Message]:
         statement = statements.LIST_MAIL_UNDELIVERED if undelivered_only else statements.LIST_MAIL
@@ -343,7 +350,7 @@ class SqlTransaction:
         return cast("Mapping[str, Any]", self._dialect.read_json(rows[0][0])) if rows else None
 
     async def save_operation(self, operation_id: str, outcome: Mapping[str, Any]) -> None:
-        await self._rows(
+        await self._change(
             statements.SAVE_OPERATION,
             id=operation_id,
             now=self._dialect.moment(self.now),
@@ -384,7 +391,7 @@ def _update_statement(table: Table) -> str:
 
 
 @cache
-def _claimers_statement(statuses: tuple[MemberStatus, ...]) -> str:
+def claimers_statement(statuses: tuple[MemberStatus, ...]) -> str:
     written = ", ".join(f"'{status.value}'" for status in statuses)
     return statements.LIST_CLAIMERS.replace("{statuses}", written)
 

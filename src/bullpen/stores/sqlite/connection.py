@@ -8,8 +8,17 @@ from pathlib import Path
 
 import apsw
 
-from bullpen.errors import BullpenError, SchemaTooNew, StoreError, StoreUnavailable
-from bullpen.stores.sql.migration import Version, known_versions, statements_of
+from bullpen.errors import BullpenError, StoreError, StoreUnavailable
+from bullpen.stores.sql.migration import (
+    OLDER_WORKERS,
+    Version,
+    check_version,
+    is_major_step,
+    known_versions,
+    pending_versions,
+    refuse_while_they_live,
+    statements_of,
+)
 
 # Beyond the gate: only programs that are not Bullpen can hold the database.
 BUSY_TIMEOUT_MS = 5000
@@ -23,7 +32,9 @@ def connect(path: Path | None, *, must_exist: bool = False) -> apsw.Connection:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         # Else SQLite plans a statement anew for each new value bound to it: 350 us instead of 25 for a claim.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        connection.pragma("journal_mode", "wal")
+        if not must_exist:
+            # Kept in the file: who only looks finds it there, and does not write to a file that is just being made.
+            connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "FULL")
         connection.pragma("foreign_keys", True)
         connection.pragma("journal_size_limit", 16_000_000)
@@ -44,43 +55,26 @@ def stored_version(connection: apsw.Connection) -> Version | None:
 def migrate(connection: apsw.Connection) -> None:
     """Bring the schema up to date, inside the gate. Refused while an older worker lives, if the step is a major one."""
     current = stored_version(connection)
-    latest = known_versions("sqlite")[-1]
-    check_version(current)
-    if current is not None and current >= latest:
+    check_version("sqlite", current)
+    if not pending_versions("sqlite", current):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         current = stored_version(connection)
-        _refuse_while_older_workers_live(connection, current, latest)
+        if is_major_step("sqlite", current):
+            major = known_versions("sqlite")[-1][0]
+            refuse_while_they_live([row[0] for row in connection.execute(OLDER_WORKERS, {"major": major})])
         if current is None:
             connection.execute("CREATE TABLE schema_version (major INTEGER NOT NULL, minor INTEGER NOT NULL) STRICT")
             connection.execute("INSERT INTO schema_version VALUES (0, 0)")
-        for version in known_versions("sqlite"):
-            if current is None or version > current:
-                connection.execute(statements_of("sqlite", version))
-                connection.execute("UPDATE schema_version SET major = ?, minor = ?", version)
+        for version in pending_versions("sqlite", current):
+            connection.execute(statements_of("sqlite", version))
+            connection.execute("UPDATE schema_version SET major = ?, minor = ?", version)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def check_version(current: Version | None) -> None:
-    """A newer minor version only added things; a newer major one changed what we rely on."""
-    latest = known_versions("sqlite")[-1]
-    if current is not None and current[0] > latest[0]:
-        raise SchemaTooNew(
-            f"this store has schema {current[0]}.{current[1]}, this Bullpen understands {latest[0]}.x: upgrade Bullpen"
-        )
-
-
-def _refuse_while_older_workers_live(connection: apsw.Connection, current: Version | None, latest: Version) -> None:
-    if current is None or current[0] == latest[0]:
-        return
-    older = list(connection.execute("SELECT id FROM worker WHERE stopped_at IS NULL AND schema_max < ?", (latest[0],)))
-    if older:
-        raise StoreUnavailable(f"worker {older[0][0]} still runs an older Bullpen: stop it, then try again")
 
 
 @contextmanager

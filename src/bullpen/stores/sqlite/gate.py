@@ -24,13 +24,19 @@ class Gate:
     def enter(self) -> None:
         """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
         descriptor = self._open()
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
         try:
-            os.pwrite(descriptor, f"{os.getpid():<10}\n".encode(), 0)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path} cannot be locked: {error.strerror}") from error
+        # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
+        name = b"%-10d\n" % os.getpid()
+        try:
+            if os.pread(descriptor, len(name), 0) != name:
+                os.pwrite(descriptor, name, 0)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
+                self.leave()
+                raise StoreUnavailable(f"{self._path} cannot be written: {error.strerror}") from error
 
     def leave(self) -> None:
         if self._descriptor is not None:

@@ -16,10 +16,10 @@ import apsw
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
-from bullpen.errors import StoreUnavailable
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
-from bullpen.stores.sqlite.connection import check_version, connect, migrate, stored_version, translated
+from bullpen.stores.sql.migration import check_version
+from bullpen.stores.sqlite.connection import connect, migrate, stored_version, translated
 from bullpen.stores.sqlite.gate import Gate, NoGate
 from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, drive
@@ -33,9 +33,18 @@ PATIENCE_SECONDS = 30.0
 
 
 class SqliteStore(VerbStore):
-    def __init__(self, url: str, path: Path | None, clock: Clock, **settings: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        path: Path | None,
+        clock: Clock,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        **settings: Any,
+    ) -> None:
         """`path` None: in memory, for this object alone."""
         super().__init__(url, clock, **settings)
+        self._patience_seconds = patience_seconds
         self._path = None if path is None else path.absolute()
         self._gate: Gate | NoGate = NoGate() if self._path is None else Gate(_beside(self._path, ".gate"))
         self._bell: NoDoorbell | DatagramDoorbell = (
@@ -57,12 +66,14 @@ class SqliteStore(VerbStore):
             await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
 
     async def _close(self) -> None:
-        await self._writer.close()
+        is_over = await self._writer.close()
         self._readers.shutdown()
-        for connection in (self._read_connection, self._write_connection):
-            if connection is not None:
-                connection.close()
-        self._gate.close()
+        if self._read_connection is not None:
+            self._read_connection.close()
+        if is_over:
+            if self._write_connection is not None:
+                self._write_connection.close()
+            self._gate.close()
         self._lives.close()
         if isinstance(self._bell, DatagramDoorbell):
             self._bell.close()
@@ -70,7 +81,7 @@ class SqliteStore(VerbStore):
     # -- writing -------------------------------------------------------------------------
 
     async def _write(self, body: Body[T]) -> T:
-        return cast(T, await self._writer.run(body, patience_seconds=PATIENCE_SECONDS))
+        return cast(T, await self._writer.run(body, patience_seconds=self._patience_seconds))
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         """In the writer's thread, inside the gate: run the group, commit, ring."""
@@ -80,8 +91,9 @@ class SqliteStore(VerbStore):
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     for job in jobs:
-                        self._run(connection, job)
-                    connection.execute("COMMIT")
+                        self._run(connection, job, is_alone=len(jobs) == 1)
+                    if connection.in_transaction:
+                        connection.execute("COMMIT")
                 finally:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
@@ -90,21 +102,23 @@ class SqliteStore(VerbStore):
             for job in jobs:
                 job.fail(error)
 
-    def _run(self, connection: apsw.Connection, job: Job[Any]) -> None:
+    def _run(self, connection: apsw.Connection, job: Job[Any], *, is_alone: bool) -> None:
         """One verb, undone alone if it fails; a fault of the database undoes the group."""
         tx = SqliteTransaction(connection, self.clock.now())
-        connection.execute("SAVEPOINT verb")
+        if not is_alone:
+            connection.execute("SAVEPOINT verb")
         try:
             result = drive(job.body(tx))
             job.rings = drive(tx.flush())
         except apsw.Error:
             raise
         except BaseException as error:
-            connection.execute("ROLLBACK TO verb")
+            connection.execute("ROLLBACK" if is_alone else "ROLLBACK TO verb")
             job.fail(error)
         else:
             job.succeed(result)
-        connection.execute("RELEASE verb")
+        if not is_alone:
+            connection.execute("RELEASE verb")
 
     def _ring(self, rings: list[Ring]) -> None:
         for ring in rings:
@@ -138,16 +152,14 @@ class SqliteStore(VerbStore):
         assert self._path is not None
         if self._read_connection is None:
             with translated(self._path):
-                if not self._path.exists():
-                    # Looking creates nothing: what is not there is empty.
+                connection = connect(self._path, must_exist=True) if self._path.exists() else None
+                current = None if connection is None else stored_version(connection)
+                check_version("sqlite", current)
+                if connection is None or current is None:
+                    # Looking creates nothing: what is not there, or is just being created by somebody, is empty.
                     empty = connect(None)
                     migrate(empty)
                     return empty
-                connection = connect(self._path, must_exist=True)
-                current = stored_version(connection)
-                check_version(current)
-            if current is None:
-                raise StoreUnavailable(f"{self._path} is being created by another process; try again")
             self._read_connection = connection
         return self._read_connection
 

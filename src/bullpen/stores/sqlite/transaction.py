@@ -24,6 +24,7 @@ _INSERT_EVENT = "INSERT INTO event (team_id, kind, at, actor, data) VALUES (?, ?
 _LIST_EVENTS = """
     SELECT position, kind, at, actor, data FROM event WHERE team_id = ? AND position > ? ORDER BY position LIMIT ?
 """
+_LAST_OF_ALL = "SELECT coalesce(max(position), 0) FROM event"
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM event WHERE team_id = ?"
 
 
@@ -51,7 +52,10 @@ class SqliteTransaction(SqlTransaction):
         """One transaction writes at a time."""
 
     async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]:
-        rows = self._connection.execute(_LIST_EVENTS, (team_id, _position(after), limit))
+        position = _position(after)
+        if position and position > self._last_position():
+            raise UsageError(f"{after[:40]!r} is not a position of this store's log")
+        rows = self._connection.execute(_LIST_EVENTS, (team_id, position, limit))
         return [
             Event(
                 team_id=team_id,
@@ -63,6 +67,11 @@ class SqliteTransaction(SqlTransaction):
             )
             for position, kind, at, actor, data in cast("Sequence[Any]", rows)
         ]
+
+    def _last_position(self) -> int:
+        """Of all teams: a position that was given out for another one is none of this store's mistakes."""
+        [(position,)] = self._connection.execute(_LAST_OF_ALL).fetchall()
+        return int(position)
 
     async def last_position(self, team_id: int) -> str:
         [(position,)] = self._connection.execute(_LAST_POSITION, (team_id,)).fetchall()
@@ -81,6 +90,6 @@ class SqliteTransaction(SqlTransaction):
 def _position(after: str) -> int:
     if not after:
         return 0
-    if not (after.isascii() and after.isdigit()):
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
         raise UsageError(f"{after[:40]!r} is not a position of this store's log")
     return int(after)

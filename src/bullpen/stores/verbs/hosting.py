@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM, Member, MemberKind, MemberStatus, Team
 from bullpen.domain.message import MessageType
-from bullpen.domain.request import Request, RequestStatus, answer, facts_of
+from bullpen.domain.request import Request, RequestKind, RequestStatus, answer, close, facts_of
 from bullpen.domain.task import Handover, Task, TaskStatus
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.post import notify
-from bullpen.stores.verbs.wake import offer
+from bullpen.stores.verbs.wake import hand_on, offer
 
 TAKEOVER_SECONDS = 30.0
 
 
-async def unhost(tx: Transaction, member: Member, *, why: str, reserve: bool) -> Member:
-    """`member` is locked. Its incarnation is over: it is wanted again, or at rest if nobody may host it.
+async def unhost(tx: Transaction, members: Sequence[Member], *, why: str, reserve: bool) -> list[Member]:
+    """`members` are locked. Their incarnation is over: they are wanted again, or at rest if nobody may host them.
 
-    `reserve` keeps its task for it for a while; else the task returns to the board.
+    `reserve` keeps their tasks for them for a while; else the tasks return to the board: once all members have
+    been unhosted, so that none of them is chosen as the one to be woken.
     """
+    over = [await _end_incarnation(tx, member, why=why) for member in members]
+    for member, now in zip(members, over, strict=True):
+        if now.status is MemberStatus.SHUTDOWN:
+            await withdraw_requests_of(tx, member)
+        if now.status is MemberStatus.SHUTDOWN or not reserve:
+            await give_back_task_of(tx, member, note=why)
+        else:
+            await _reserve_task_of(tx, member)
+    for member in members:
+        await hand_on(tx, member)
+    return over
+
+
+async def _end_incarnation(tx: Transaction, member: Member, *, why: str) -> Member:
+    team = await tx.find(Team, member.team_id)
     stops = member.kind is MemberKind.EXTERNAL or member.shutdown_request_id is not None
     stops = stops or member.status in (MemberStatus.STOPPING, MemberStatus.SHUTDOWN)
+    stops = stops or team is None or team.deleted_at is not None
     over = replace(
         member,
         incarnation=member.incarnation + 1,
@@ -36,10 +54,6 @@ async def unhost(tx: Transaction, member: Member, *, why: str, reserve: bool) ->
     await tx.update(over)
     await answer_shutdown(tx, member, why=why)
     tx.record(member.team_id, EventKind.MEMBER_LAPSED, SYSTEM, member=member.name, reason=why, status=over.status)
-    if stops or not reserve:
-        await give_back_task_of(tx, member, note=why)
-    else:
-        await _reserve_task_of(tx, member)
     if not stops:
         tx.ring(WantedRing())
     return over
@@ -62,9 +76,21 @@ async def put_to_rest(
         shutdown_request_id=None,
     )
     await tx.update(rested)
-    await give_back_task_of(tx, member, note=note)
     tx.record(member.team_id, EventKind.MEMBER_SHUT_DOWN, actor, member=member.name, reason=reason)
-    return rested
+    await withdraw_requests_of(tx, member)
+    await give_back_task_of(tx, member, note=note)
+    await hand_on(tx, member)
+    # What it gave back may have brought it back itself, if nobody else is left.
+    return await tx.find(Member, member.team_id, member.key) or rested
+
+
+async def withdraw_requests_of(tx: Transaction, member: Member) -> None:
+    """Nobody waits for the answer any more. A shutdown that a lead asked for stands without it."""
+    for kind in (RequestKind.PLAN, RequestKind.PERMISSION):
+        for request in await tx.list_requests(member.team_id, RequestStatus.OPEN, kind, None, member.key, Lock.UPDATE):
+            closed = close(request, RequestStatus.CANCELLED, at=tx.now)
+            await tx.update(closed)
+            tx.record(member.team_id, EventKind.REQUEST_CLOSED, member.name, **facts_of(closed))
 
 
 async def give_back_task_of(tx: Transaction, member: Member, *, note: str) -> Task | None:
@@ -104,8 +130,7 @@ async def _reserve_task_of(tx: Transaction, member: Member) -> None:
         return
     team = await tx.find(Team, member.team_id)
     assert team is not None
-    seconds = float(team.settings.get("takeover_seconds", TAKEOVER_SECONDS))
-    until = tx.now + timedelta(seconds=seconds)
+    until = tx.now + timedelta(seconds=team.number_setting("takeover_seconds", TAKEOVER_SECONDS))
     await tx.update(replace(task, reserved_until=until, verifying=False, updated_at=tx.now))
     tx.record(task.team_id, EventKind.TASK_RESERVED, SYSTEM, task=task.id, owner=member.name, until=until.isoformat())
 

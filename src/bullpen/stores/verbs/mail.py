@@ -8,9 +8,9 @@ from dataclasses import replace
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import Member, MemberKind, MemberRef
 from bullpen.domain.message import CONTROL_TYPES, RUNTIME_TYPES, Message, MessageType, Origin, Receipt, frame
-from bullpen.domain.text import name_key
+from bullpen.domain.text import clean, name_key
 from bullpen.domain.transcript import TakenMail, TurnKind
-from bullpen.errors import NotFound, ToolCallsOpen, UsageError
+from bullpen.errors import NotAllowed, NotFound, ToolCallsOpen, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced, get_live_team
 from bullpen.stores.verbs.post import notify, post
@@ -34,13 +34,14 @@ class MailVerbs:
             raise UsageError(f"mail of type {type} is made by the runtime: open or answer a request instead")
         if not content.strip():
             raise UsageError("an empty message says nothing: give it a text")
+        text = clean(content, what="message")
         _, sender = await fenced(tx, by)
         recipients = await _recipients(tx, sender, to, type)
         if reply_to is not None:
             await _mark_answered(tx, sender, reply_to)
         origin = Origin.HUMAN if sender.kind is MemberKind.USER else Origin.AGENT
         return [
-            await post(tx, member, content, sender=sender.name, type=type, origin=origin, reply_to=reply_to)
+            await post(tx, member, text, sender=sender.name, type=type, origin=origin, reply_to=reply_to)
             for member in recipients
         ]
 
@@ -58,7 +59,7 @@ class MailVerbs:
         if type not in RUNTIME_TYPES:
             raise UsageError(f"the runtime sends result, notice and error, not {type}")
         await get_live_team(tx, team_id)
-        receipt = await notify(tx, team_id, to, content, type=type, wakes=wakes)
+        receipt = await notify(tx, team_id, to, clean(content, what="message"), type=type, wakes=wakes)
         if receipt is None:
             raise NotFound(f"there is no member {to!r} in this team")
         return receipt.message
@@ -96,6 +97,8 @@ class MailVerbs:
     @write
     async def acknowledge_mail(tx: Transaction, by: MemberRef, message_ids: Sequence[int]) -> None:
         _, me = await fenced(tx, by, team_must_live=False)
+        if me.kind not in (MemberKind.EXTERNAL, MemberKind.USER):
+            raise NotAllowed(f"{me.name} is a {me.kind}: its mail is taken into its transcript")
         waiting = {message.id for message in await tx.list_undelivered(me.team_id, me.key, 10_000)}
         ids = sorted(waiting.intersection(message_ids))
         if ids:

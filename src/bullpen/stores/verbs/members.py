@@ -25,10 +25,10 @@ from bullpen.domain.text import RESERVED_NAMES, check_name, clean, name_key
 from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
-from bullpen.stores.verbs.hosting import answer_shutdown, has_free_slot, put_to_rest, unhost
+from bullpen.stores.verbs.hosting import answer_shutdown, put_to_rest, unhost
 from bullpen.stores.verbs.post import post, tell_lead
 from bullpen.stores.verbs.verb import read, write
-from bullpen.stores.verbs.wake import want
+from bullpen.stores.verbs.wake import offer, want
 from bullpen.stores.verbs.workers import living_worker
 
 MAX_TEAMMATES = 8
@@ -75,9 +75,13 @@ class MemberVerbs:
             tx.ring(WantedRing())
             spawned = Spawned(member=member, outcome="created")
         else:
-            spawned = await _spawn_again(tx, member, lead, role, prompt, model)
+            wishes = {"role": role, "prompt": clean(prompt, what="prompt"), "model": model, "workspace": workspace}
+            given = {field: value for field, value in wishes.items() if value}
+            if autonomy is not Autonomy.AUTO:
+                given["autonomy"] = autonomy
+            spawned = await _spawn_again(tx, team, member, lead, given, plan_required=plan_required)
         if task_id is not None:
-            await _assign(tx, spawned.member, task_id)
+            await _assign(tx, spawned.member, task_id, actor=lead.name)
         tx.record(
             team.id, EventKind.MEMBER_SPAWNED, lead.name, member=spawned.member.name, role=role, outcome=spawned.outcome
         )
@@ -180,8 +184,8 @@ class MemberVerbs:
     @write
     async def release_member(tx: Transaction, by: MemberRef, *, note: str) -> Member:
         team, member = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
-        reserve = await has_free_slot(tx, except_worker=None)
-        over = await unhost(tx, member, why=note, reserve=reserve)
+        # The slot that it leaves is free for it.
+        [over] = await unhost(tx, [member], why=note, reserve=member.worker_id is not None)
         if member.kind is not MemberKind.LEAD and team.deleted_at is None:
             await tell_lead(tx, member.team_id, f"{member.name} crashed: {note}")
         return over
@@ -253,6 +257,8 @@ def merged_counters(member: Member, counters: Mapping[str, Any]) -> dict[str, An
 
 
 async def change_status(tx: Transaction, member: Member, status: MemberStatus, *, reason: str) -> Member:
+    if status in (MemberStatus.WANTED, MemberStatus.SHUTDOWN):
+        raise UsageError(f"{status} is not a status that a member gives itself: shut it down, or want it")
     if status is member.status and reason == member.status_reason:
         return member
     if status not in MEMBER_TRANSITIONS[member.status]:
@@ -272,7 +278,7 @@ async def change_status(tx: Transaction, member: Member, status: MemberStatus, *
 
 
 async def _check_room(tx: Transaction, team: Team) -> None:
-    limit = int(team.settings.get("max_teammates", MAX_TEAMMATES))
+    limit = int(team.number_setting("max_teammates", MAX_TEAMMATES))
     members = await tx.list_members(team.id)
     active = [
         member
@@ -284,24 +290,28 @@ async def _check_room(tx: Transaction, team: Team) -> None:
 
 
 async def _spawn_again(
-    tx: Transaction, member: Member, lead: Member, role: str | None, prompt: str, model: str | None
+    tx: Transaction, team: Team, member: Member, lead: Member, given: dict[str, Any], *, plan_required: bool
 ) -> Spawned:
     if member.kind is not MemberKind.TEAMMATE:
         raise UsageError(f"{member.name} joins by itself and cannot be spawned: choose another name")
     if member.status is MemberStatus.STOPPING or member.shutdown_request_id is not None:
         raise Conflict(f"{member.name} is shutting down: spawn it again when it has")
+    if plan_required:
+        # A gate that was asked for stands, whatever was approved before.
+        member = replace(member, plan_required=True, plan_digest=None)
+        await tx.update(member)
+    if member.status is MemberStatus.SHUTDOWN:
+        await _check_room(tx, team)
     if member.status in (MemberStatus.SHUTDOWN, MemberStatus.WANTED):
-        renewed = replace(
-            member, role=role or member.role, prompt=clean(prompt) or member.prompt, model=model or member.model
-        )
+        renewed: Member = replace(member, **given)
         return Spawned(member=await want(tx, renewed, actor=lead.name, reason="spawned again"), outcome="revived")
     origin = Origin.HUMAN if lead.kind is MemberKind.USER else Origin.AGENT
-    if prompt:
-        await post(tx, member, prompt, sender=lead.name, type=MessageType.MESSAGE, origin=origin)
+    if "prompt" in given:
+        await post(tx, member, given["prompt"], sender=lead.name, type=MessageType.MESSAGE, origin=origin)
     return Spawned(member=member, outcome="delivered" if member.status is MemberStatus.IDLE else "queued")
 
 
-async def _assign(tx: Transaction, member: Member, task_id: int) -> None:
+async def _assign(tx: Transaction, member: Member, task_id: int, *, actor: str) -> None:
     task = await tx.find(Task, member.team_id, task_id, lock=Lock.UPDATE)
     if task is None:
         raise NotFound(f"there is no task #{task_id}")
@@ -309,8 +319,10 @@ async def _assign(tx: Transaction, member: Member, task_id: int) -> None:
         raise Conflict(
             f"#{task_id} is {task.status}, owned by {task.owner or 'nobody'}: it cannot be given to {member.name}"
         )
-    await tx.update(replace(task, owner=member.name, updated_at=tx.now))
-    tx.record(task.team_id, EventKind.TASK_ASSIGNED, member.name, task=task.id, owner=member.name)
+    assigned = replace(task, owner=member.name, updated_at=tx.now)
+    await tx.update(assigned)
+    tx.record(task.team_id, EventKind.TASK_ASSIGNED, actor, task=task.id, owner=member.name)
+    await offer(tx, [assigned])
 
 
 async def _join_again(tx: Transaction, member: Member, worker_id: int, role: str | None) -> Member:
@@ -323,7 +335,7 @@ async def _join_again(tx: Transaction, member: Member, worker_id: int, role: str
             raise Conflict(
                 f"{member.name} is in the team already, {where}: leave there first, or wait until its lease is over"
             )
-        member = await unhost(tx, member, why="it joined again", reserve=False)
+        [member] = await unhost(tx, [member], why="it joined again", reserve=False)
     joined = replace(
         member,
         role=role if role is not None else member.role,

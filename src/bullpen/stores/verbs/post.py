@@ -5,7 +5,7 @@ from __future__ import annotations
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, SYSTEM, Member, MemberKind, MemberStatus
 from bullpen.domain.message import Message, MessageType, Origin, Receipt
-from bullpen.domain.text import clean, name_key
+from bullpen.domain.text import name_key
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.wake import revive, wake
 
@@ -24,7 +24,10 @@ async def post(
     reply_to: int | None = None,
     wakes: bool = True,
 ) -> Receipt:
-    """Store one message and wake its recipient, or bring it back if it timed out."""
+    """Store one message and wake its recipient, or bring it back if it timed out.
+
+    How long a text may be is checked where it comes in: the runtime's words around it must not make it too long.
+    """
     message = await tx.insert(
         Message(
             team_id=to.team_id,
@@ -32,7 +35,7 @@ async def post(
             type=type,
             sender=sender,
             recipient=to.name,
-            content=clean(content, what="message"),
+            content=content,
             origin=origin,
             request_id=request_id,
             reply_to=reply_to,
@@ -56,6 +59,8 @@ async def post(
         type=type,
         origin=origin,
         outcome=outcome,
+        request=request_id,
+        reply_to=reply_to,
         text=message.content[:PREVIEW_LENGTH],
     )
     return Receipt(message=message, outcome=outcome)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import SYSTEM, Member, MemberKind, MemberRef, MemberStatus
+from bullpen.domain.member import MAX_SECONDS, SYSTEM, Member, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.message import MessageType, Origin
 from bullpen.domain.request import (
     PermissionScope,
@@ -22,13 +22,13 @@ from bullpen.domain.request import (
     facts_of,
 )
 from bullpen.domain.text import clean, name_key
-from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
+from bullpen.errors import Conflict, NotAllowed, NotFound, TeamDeleted, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.hosting import put_to_rest
 from bullpen.stores.verbs.post import notify, post, tell_lead
 from bullpen.stores.verbs.verb import read, write
-from bullpen.stores.verbs.wake import wake
+from bullpen.stores.verbs.wake import hand_on, wake
 
 _ASKS_WITH = {
     RequestKind.PLAN: MessageType.PLAN_APPROVAL_REQUEST,
@@ -60,7 +60,7 @@ class RequestVerbs:
         target = await tx.find(Member, by.team_id, name_key(asked), lock=Lock.UPDATE)
         if target is None:
             raise NotFound(f"there is no member {asked!r} to ask")
-        until = None if timeout_seconds is None else tx.now + timedelta(seconds=timeout_seconds)
+        until = None if timeout_seconds is None else moment_in(tx, timeout_seconds)
         if kind is RequestKind.SHUTDOWN:
             if not asker.leads:
                 raise NotAllowed(f"only the lead may ask {target.name} to shut down")
@@ -101,11 +101,13 @@ class RequestVerbs:
         scope: PermissionScope | None = None,
         operation_id: str | None = None,
     ) -> Request:
-        _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        team, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
         request = await _get(tx, by.team_id, request_id, Lock.UPDATE)
+        answered = answer(request, by=me.name, approve=approve, reason=clean(reason), scope=scope, at=tx.now)
         if request.kind is RequestKind.SHUTDOWN and request.incarnation != me.incarnation:
             raise Conflict(f"request {request_id} was put to an earlier incarnation of {me.name}")
-        answered = answer(request, by=me.name, approve=approve, reason=clean(reason), scope=scope, at=tx.now)
+        if request.kind is RequestKind.SHUTDOWN and not approve and team.deleted_at is not None:
+            raise TeamDeleted(f"team {team.name!r} has been deleted: there is nothing to stay for")
         await _apply_answer(tx, answered, me)
         await _close(tx, answered, actor=me.name)
         verdict = "approved" if approve else "rejected"
@@ -167,6 +169,12 @@ class RequestVerbs:
         return await tx.list_requests(team_id, status, None, None if asked is None else name_key(asked), None)
 
 
+def moment_in(tx: Transaction, seconds: float) -> datetime:
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise UsageError(f"{seconds:g} seconds is not a time to wait: choose 0 or more")
+    return tx.now + timedelta(seconds=seconds)
+
+
 async def ask_to_shut_down(
     tx: Transaction, target: Member, *, asker: Member, reason: str, open_until: datetime | None
 ) -> Request:
@@ -189,6 +197,7 @@ async def ask_to_shut_down(
     if target.worker_id is None or target.status is MemberStatus.SHUTDOWN:
         return await _answer_for_the_absent(tx, request, target)
     await tx.update(replace(target, shutdown_request_id=request.id))
+    await hand_on(tx, target)
     return await _ask(tx, request, asker, target)
 
 

@@ -21,11 +21,12 @@ from typing import Self, TypeVar
 
 from bullpen.clock import Clock
 from bullpen.domain.event import Event
-from bullpen.domain.member import Liveness, Member, MemberRef, Worker
+from bullpen.domain.member import MAX_SECONDS, Liveness, Member, MemberRef, Worker
 from bullpen.errors import BullpenError, UsageError
 from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import (
     EVENTS_PREFIX,
+    OVERFLOW_TOPIC,
     WANTED_TOPIC,
     BellBoard,
     Doorbell,
@@ -46,6 +47,7 @@ from bullpen.stores.verbs.workers import WorkerVerbs
 T = TypeVar("T")
 
 POLL_INTERVAL_SECONDS = 1.0
+MAX_SLOTS = 1_000_000
 
 
 class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, RequestVerbs, TranscriptVerbs, EventVerbs):
@@ -109,8 +111,8 @@ class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, Reque
     async def register_worker(
         self, *, slots: int = 0, labels: Sequence[str] = (), lease_seconds: float = 15.0
     ) -> Worker:
-        if lease_seconds <= 0 or slots < 0:
-            raise UsageError("a worker has a lease of more than 0 seconds and no negative number of slots")
+        if not 0 < lease_seconds <= MAX_SECONDS or not 0 <= slots <= MAX_SLOTS:
+            raise UsageError(f"a worker has a lease of more than 0 seconds, and 0 to {MAX_SLOTS:,} slots")
         token = secrets.token_hex(8)
         # Its life is held before anyone can read its row: an observer never sees a worker that looks dead.
         await self._hold_life(token)
@@ -134,8 +136,12 @@ class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, Reque
             await self._drop_life(token)
             raise
         bells = ExitStack()
-        bells.enter_context(self._doorbell.receive(worker_prefix(worker.id)))
         self._workers[worker.id] = (worker, bells)
+        try:
+            bells.enter_context(self._doorbell.receive(worker_prefix(worker.id)))
+        except BaseException:
+            await self.stop_worker(worker.id)
+            raise
         return worker
 
     async def stop_worker(self, worker_id: int) -> list[Member]:
@@ -216,12 +222,15 @@ class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, Reque
                 await net
 
     async def _run_net(self) -> None:
-        """Rings may be lost (a full socket, a dead connection); then this finds who has work, a second later."""
-        while True:
-            await asyncio.sleep(self.poll_interval_seconds)
-            with suppress(BullpenError):
-                if await self._has_changed():
-                    await self._look_for_the_deaf()
+        """Rings may be lost (a full socket, a dead connection); then this finds who has work, at once if the loss
+        was noticed, else an interval later."""
+        with self._board.subscribe(OVERFLOW_TOPIC) as bell:
+            while True:
+                await bell.wait(self.poll_interval_seconds)
+                bell.clear()
+                with suppress(BullpenError):
+                    if await self._has_changed():
+                        await self._look_for_the_deaf()
 
     async def _has_changed(self) -> bool:
         """False only if nothing can have happened since the last call. Cheaper than looking, where it can be known."""

@@ -132,6 +132,10 @@ class TaskVerbs:
         if task is None:
             await _check_hands_free(tx, me)
             return None
+        if task.verifying:
+            # A check that the lead began while nobody had the task: it is another attempt from here on.
+            task = replace(task, verifying=False)
+            await tx.update(task)
         await _claimed(tx, task, me)
         return task
 
@@ -275,6 +279,8 @@ class TaskVerbs:
             owner=None,
             claimed_at=None,
             finished_at=None,
+            # Why it failed is in the hand-over: it is not the result of the next attempt.
+            result=None,
             updated_at=tx.now,
             handovers=(*task.handovers, handover),
         )
@@ -296,7 +302,7 @@ class TaskVerbs:
         await tx.update(deleted)
         tx.record(task.team_id, EventKind.TASK_DELETED, me.name, task=task.id)
         if was_holding:
-            await _release_dependents(tx, deleted)
+            await _release_dependents(tx, deleted, me)
         return deleted
 
 
@@ -381,6 +387,7 @@ async def _take(tx: Transaction, task: Task, me: Member) -> Task:
         claimed_at=tx.now,
         updated_at=tx.now,
         reserved_until=None,
+        verifying=False,
     )
     await tx.update(claimed)
     return claimed
@@ -405,14 +412,18 @@ async def _claimed(tx: Transaction, task: Task, me: Member) -> None:
 def _check_may_update(task: Task, me: Member, changes: TaskChanges) -> None:
     if task.status is TaskStatus.DELETED:
         raise Conflict(f"#{task.id} has been deleted")
+    _check_may_touch(task, me)
     is_creator = name_key(task.created_by) == me.key
-    if not (me.leads or is_creator or task.is_owned_by(me.name)):
-        raise NotAllowed(f"#{task.id} is neither yours nor created by you: only the lead changes it")
     wants_rights = [name for name in ("role", "check", "owner") if getattr(changes, name) is not UNSET]
     if wants_rights and not me.leads and not (is_creator and task.status is TaskStatus.PENDING):
         raise NotAllowed(f"only the lead changes the {wants_rights[0]} of #{task.id}")
     if changes.owner is not UNSET and task.status not in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS):
         raise Conflict(f"#{task.id} is {task.status}: it cannot be given to anybody")
+
+
+def _check_may_touch(task: Task, me: Member) -> None:
+    if not (me.leads or name_key(task.created_by) == me.key or task.is_owned_by(me.name)):
+        raise NotAllowed(f"#{task.id} is neither yours nor created by you: only the lead changes it")
 
 
 async def _change_fields(tx: Transaction, task: Task, me: Member, changes: TaskChanges) -> Task:
@@ -469,7 +480,7 @@ async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskCh
     pairs += [(task.id, dependent) for dependent in changes.add_blocks]
     touched: set[int] = set()
     for blocker, dependent in sorted(set(pairs)):
-        if await _add_edge(tx, task.team_id, blocker, dependent):
+        if await _add_edge(tx, task.team_id, blocker, dependent, me):
             touched.add(dependent)
     for blocker in sorted(set(changes.remove_blocked_by)):
         found = await tx.find_tasks(task.team_id, [blocker], Lock.SHARE)
@@ -481,7 +492,7 @@ async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskCh
     return touched
 
 
-async def _add_edge(tx: Transaction, team_id: int, blocker_id: int, dependent_id: int) -> bool:
+async def _add_edge(tx: Transaction, team_id: int, blocker_id: int, dependent_id: int, me: Member) -> bool:
     check_edge(blocker_id, dependent_id, None)
     held = {found.id: found for found in await tx.find_tasks(team_id, sorted({blocker_id, dependent_id}), Lock.UPDATE)}
     blocker, dependent = held.get(blocker_id), held.get(dependent_id)
@@ -489,6 +500,7 @@ async def _add_edge(tx: Transaction, team_id: int, blocker_id: int, dependent_id
         raise NotFound(f"there is no task #{blocker_id} to wait for")
     if dependent is None or dependent.status is TaskStatus.DELETED:
         raise NotFound(f"there is no task #{dependent_id} to be held back")
+    _check_may_touch(dependent, me)
     if dependent.status is not TaskStatus.PENDING:
         raise Conflict(f"#{dependent_id} is {dependent.status}: only a pending task can be made to wait")
     check_edge(blocker_id, dependent_id, await _path(tx, team_id, blocker_id, dependent_id))
@@ -533,12 +545,12 @@ async def _finish(
         facts["unverified"] = True
     tx.record(task.team_id, _FINISHED_WITH[status], me.name, **facts)
     if status in RELEASES_DEPENDENTS:
-        await _release_dependents(tx, finished)
+        await _release_dependents(tx, finished, me)
     return finished
 
 
-async def _release_dependents(tx: Transaction, blocker: Task) -> None:
+async def _release_dependents(tx: Transaction, blocker: Task, me: Member) -> None:
     freed = await tx.settle_blocker(blocker.team_id, blocker.id, is_open=False)
     for task in freed:
-        tx.record(task.team_id, EventKind.TASK_UNBLOCKED, blocker.owner or "", task=task.id, by=blocker.id)
+        tx.record(task.team_id, EventKind.TASK_UNBLOCKED, me.name, task=task.id, by=blocker.id)
     await offer(tx, freed)

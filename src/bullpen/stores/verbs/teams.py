@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from bullpen.domain.codec import encode
@@ -14,8 +13,8 @@ from bullpen.domain.request import RequestStatus
 from bullpen.domain.text import check_name, clean, name_key
 from bullpen.errors import Conflict, NotFound
 from bullpen.stores.transaction import Lock, Transaction
-from bullpen.stores.verbs.fence import fenced_lead
-from bullpen.stores.verbs.requests import ask_to_shut_down, close_request
+from bullpen.stores.verbs.fence import fenced_lead, get_live_team
+from bullpen.stores.verbs.requests import ask_to_shut_down, close_request, moment_in
 from bullpen.stores.verbs.verb import read, write
 
 
@@ -102,18 +101,20 @@ class TeamVerbs:
         tx: Transaction, by: MemberRef, *, deadline_seconds: float = 30.0, operation_id: str | None = None
     ) -> Team:
         _, lead = await fenced_lead(tx, by, what="delete the team")
-        team = await tx.find(Team, by.team_id, lock=Lock.UPDATE)
-        assert team is not None
+        team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
+        until = moment_in(tx, deadline_seconds)
+        # First, so that nothing of what follows brings anybody back.
+        await tx.update(replace(team, deleted_at=tx.now))
+        tx.record(team.id, EventKind.TEAM_DELETED, lead.name, name=team.name)
         for request in await tx.list_requests(team.id, RequestStatus.OPEN, None, None, None, Lock.UPDATE):
             await close_request(tx, request, RequestStatus.CANCELLED, actor=lead.name)
-        members = await tx.list_members(team.id, Lock.UPDATE)
-        until = tx.now + timedelta(seconds=deadline_seconds)
-        for member in members:
-            if member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL):
+        for member in await tx.list_members(team.id, Lock.UPDATE):
+            is_wanted_lead = member.kind is MemberKind.LEAD and member.status is MemberStatus.WANTED
+            if member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL) or is_wanted_lead:
                 await ask_to_shut_down(tx, member, asker=lead, reason="the team is deleted", open_until=until)
-        deleted = replace(team, deleted_at=tx.now)
-        await tx.update(deleted)
-        tx.record(team.id, EventKind.TEAM_DELETED, lead.name, name=team.name)
+        # Read again: its requests have taken numbers since.
+        deleted = await tx.find(Team, team.id)
+        assert deleted is not None
         return deleted
 
 
@@ -126,4 +127,5 @@ async def _renamed(tx: Transaction, team: Team, name: str, actor: str) -> Team:
     if other is not None and other.id != team.id:
         raise Conflict(f"there is a live team {name!r} already")
     tx.record(team.id, EventKind.TEAM_RENAMED, actor, old=team.name, name=name)
-    return replace(team, name=name, generation=await tx.count_generations(key) + 1)
+    generation = team.generation if key == team.key else await tx.count_generations(key) + 1
+    return replace(team, name=name, generation=generation)

@@ -52,7 +52,7 @@ class TranscriptVerbs:
                     turn_seq=turn.seq,
                     position=position,
                     name=call.name,
-                    arguments=_storable(call.arguments),
+                    arguments=encode(call.arguments),
                     incarnation=me.incarnation,
                     queued_at=tx.now,
                 )
@@ -99,12 +99,13 @@ class TranscriptVerbs:
         operation_id: str | None = None,
     ) -> Member:
         _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        had_task = "task" in me.counters
         me = replace(me, counters=merged_counters(me, counters or {}))
         await tx.update(me)
         if me.status is not MemberStatus.STOPPING:
             me = await change_status(tx, me, status, reason=why)
         if me.kind is not MemberKind.LEAD:
-            await _report_result(tx, me, result, why)
+            await _report_result(tx, me, result, why, has_task=had_task or "task" in me.counters)
         tx.record(me.team_id, EventKind.PHASE_ENDED, me.name, member=me.name, why=why, result=result[:500])
         return me
 
@@ -127,24 +128,13 @@ async def append_turn(tx: Transaction, me: Member, kind: str, content: Any) -> T
             member=me.name,
             seq=await tx.last_seq(me.team_id, me.key) + 1,
             kind=str(kind),
-            content=_storable(content),
+            content=encode(content),
             incarnation=me.incarnation,
             created_at=tx.now,
         )
     )
     tx.record(me.team_id, EventKind.TURN_RECORDED, me.name, member=me.name, seq=turn.seq, kind_of_turn=turn.kind)
     return turn
-
-
-def _storable(value: Any) -> Any:
-    """JSON whose every text can be stored."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): _storable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_storable(item) for item in value]
-    return encode(value)
 
 
 async def _get_call(tx: Transaction, me: Member, call_id: str) -> ToolCall:
@@ -166,11 +156,18 @@ async def _finish_call(
     return finished
 
 
-async def _report_result(tx: Transaction, me: Member, result: str, why: str) -> None:
+async def _report_result(tx: Transaction, me: Member, result: str, why: str, *, has_task: bool) -> None:
     if not result.strip():
         return
     lead = await tx.find(Member, me.team_id, LEAD, lock=Lock.SHARE)
     assert lead is not None
     # A result of a task that is on the board comes along with what wakes the lead; one that belongs to none wakes it.
-    wakes = "task" not in me.counters
-    await post(tx, lead, f"[{why}] {result}", sender=me.name, type=MessageType.RESULT, origin=Origin.AGENT, wakes=wakes)
+    await post(
+        tx,
+        lead,
+        f"[{why}] {result}",
+        sender=me.name,
+        type=MessageType.RESULT,
+        origin=Origin.AGENT,
+        wakes=not has_task,
+    )

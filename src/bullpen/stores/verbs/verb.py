@@ -5,16 +5,23 @@
 
 becomes the method `store.claim_task(by, task_id)`: it runs in one transaction,
 and a repeated operation id returns the first outcome instead of running again.
+
+What cannot be stored does not come past here: texts are made storable, numbers
+that no store has a column for are refused.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import typing
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bullpen.domain.codec import decode, encode
+from bullpen.domain.member import MemberRef
+from bullpen.domain.task import CheckRun, TaskChanges
+from bullpen.domain.text import storable
 from bullpen.errors import UsageError
 from bullpen.stores.transaction import Transaction
 
@@ -36,13 +43,16 @@ def write(
     function: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """A verb that changes the store."""
+    names = _names(function)
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        operation_id = kwargs.get("operation_id")
+        _check_numbers(names, args, kwargs)
+        given, named = storable(args), storable(kwargs)
+        operation_id = named.get("operation_id")
         if operation_id is None:
-            return await self._write(lambda tx: function(tx, *args, **kwargs))
-        return await self._write(lambda tx: _once(tx, str(operation_id), function, *args, **kwargs))
+            return await self._write(lambda tx: function(tx, *given, **named))
+        return await self._write(lambda tx: _once(tx, str(operation_id), function, *given, **named))
 
     return method
 
@@ -51,18 +61,55 @@ def read(
     function: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """A verb that only looks."""
+    names = _names(function)
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._read(lambda tx: function(tx, *args, **kwargs))
+        _check_numbers(names, args, kwargs)
+        given, named = storable(args), storable(kwargs)
+        return await self._read(lambda tx: function(tx, *given, **named))
 
     return method
+
+
+MAX_NUMBER = 2**53
+# These hold whatever JSON can, numbers of any size too: they are kept as text.
+_FREE_FORM = frozenset({"content", "counters", "settings", "payload"})
+
+
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)[1:]
+
+
+def _check_numbers(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+        if value is None or type(value) is str or name in _FREE_FORM:
+            continue
+        for number in _numbers_in(value):
+            if not -MAX_NUMBER < number < MAX_NUMBER or (name == "limit" and number < 0):
+                raise UsageError(f"{str(number)[:40]} makes no sense as {name}")
+
+
+def _numbers_in(value: Any) -> Iterable[int]:
+    match value:
+        case int():
+            return (value,)
+        case list() | tuple():
+            return [item for item in value if isinstance(item, int)]
+        case MemberRef():
+            return (value.team_id, value.incarnation)
+        case TaskChanges():
+            return (*value.add_blocked_by, *value.remove_blocked_by, *value.add_blocks)
+        case CheckRun():
+            return (value.task_id, value.attempt)
+    return ()
 
 
 async def _once(
     tx: Transaction,
     operation_id: str,
     function: Callable[Concatenate[Transaction, P], Awaitable[T]],
+    /,
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:

@@ -3,7 +3,8 @@
 A claimable task wakes one idle member that may take it. If none is idle but some
 are up, one of them will find it when it looks. If there is nobody, a member that
 timed out is revived for it. Whoever claims passes the baton: if more is claimable
-and somebody is idle, that one is woken.
+and somebody is idle, that one is woken. Whoever leaves passes it too, since it may
+be the one that was woken, or the one that others were not revived for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import SYSTEM, Member, MemberStatus
+from bullpen.domain.member import SYSTEM, Member, MemberStatus, Team
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.stores.transaction import Lock, MemberRing, Transaction, WantedRing
 
@@ -25,9 +26,13 @@ def wake(tx: Transaction, member: Member) -> None:
 
 
 async def want(tx: Transaction, member: Member, *, actor: str, reason: str) -> Member:
-    """Shut down until now; from here on some worker hosts it, with its memory."""
+    """Shut down until now; from here on some worker hosts it, with its memory.
+
+    Its incarnation ends here and not only when it is hosted: a loop that is long over must not write in between.
+    """
     wanted = replace(
         member,
+        incarnation=member.incarnation + 1,
         status=MemberStatus.WANTED,
         status_reason=reason,
         status_at=tx.now,
@@ -41,9 +46,10 @@ async def want(tx: Transaction, member: Member, *, actor: str, reason: str) -> M
 
 
 async def revive(tx: Transaction, member: Member, *, reason: str) -> bool:
-    """Bring a timed-out member back; False if it cannot be, or somebody just did."""
+    """Bring a timed-out member back; False if it cannot be, or somebody just did, or its team is gone."""
+    team = await tx.find(Team, member.team_id)
     current = await tx.find(Member, member.team_id, member.key, lock=Lock.UPDATE)
-    if current is None or not current.can_be_revived:
+    if current is None or not current.can_be_revived or team is None or team.deleted_at is not None:
         return False
     await want(tx, current, actor=SYSTEM, reason=reason)
     return True
@@ -83,6 +89,13 @@ async def _wake_claimers(tx: Transaction, team_id: int, role_key: str, count: in
         return
     for member in await tx.list_claimers(team_id, role_key, (MemberStatus.SHUTDOWN,), count):
         await revive(tx, member, reason="there is a task that it may take")
+
+
+async def hand_on(tx: Transaction, leaver: Member) -> None:
+    """`leaver` takes nothing more: what it could have taken is offered to the others."""
+    for role_key in {"", leaver.role_key}:
+        if await tx.has_claimable(leaver.team_id, role_key):
+            await _wake_claimers(tx, leaver.team_id, role_key, 1)
 
 
 async def pass_baton(tx: Transaction, claimer: Member) -> None:

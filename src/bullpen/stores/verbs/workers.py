@@ -69,11 +69,9 @@ async def _end(
     if renewals_seen is not None and worker.renewals != renewals_seen:
         return []
     await tx.update(replace(worker, stopped_at=tx.now, stop_reason=why))
-    reserve = await has_free_slot(tx, except_worker=worker_id)
-    members = [
-        await unhost(tx, member, why=why, reserve=reserve)
-        for member in await tx.list_members_of(worker_id, Lock.UPDATE)
-    ]
+    # One who leaves in good order says so: whoever comes next goes on with the tasks.
+    reserve = kind is EventKind.WORKER_STOPPED or await has_free_slot(tx, except_worker=worker_id)
+    members = await unhost(tx, await tx.list_members_of(worker_id, Lock.UPDATE), why=why, reserve=reserve)
     for team_id in sorted({member.team_id for member in members}):
         lost = [member for member in members if member.team_id == team_id]
         names = ", ".join(f"{member.name} ({member.status})" for member in lost)
