@@ -1,0 +1,87 @@
+"""Which teams there are, and where each one's files lie.
+
+Invariant: at most one directory in `.teams/` counts for a name, regardless of case.
+A deleted team stays there until its name is taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bullpen.domain.text import NAME_PATTERN, name_key
+from bullpen.errors import BullpenError
+from bullpen.stores.files.layout import DEFAULT, DELETED, TEAMS, Home, deleted_home, live_home
+from bullpen.stores.files.roster import Roster
+from bullpen.stores.files.team_file import TeamFile, load_team
+from bullpen.stores.files.view import View
+
+
+class Catalogue:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._places: dict[int, tuple[Home, str]] = {}
+        self._rosters: dict[tuple[str, int], Roster] = {}
+
+    def at_name(self, key: str) -> TeamFile | None:
+        """The team in the place of that name, live or deleted."""
+        name = next((name for name in self._names() if name_key(name) == key), None)
+        return None if name is None else self._with_roster(load_team(self._view, live_home(name), name))
+
+    def by_id(self, team_id: int) -> TeamFile | None:
+        place = self._places.get(team_id)
+        if place is not None:
+            file = self._with_roster(load_team(self._view, *place))
+            if file is not None and file.team.id == team_id:
+                return file
+        for home, name in [*self._live_places(), *self._deleted_places(f"-{team_id}")]:
+            file = self._load(home, name)
+            if file is not None and file.team.id == team_id:
+                self._places[team_id] = (home, name)
+                return file
+        return None
+
+    def at_home(self, home: Home) -> TeamFile | None:
+        places = [*self._live_places(), *self._deleted_places()]
+        return next((self._load(*place) for place in places if place[0] == home), None)
+
+    def every(self, *, include_deleted: bool) -> list[TeamFile]:
+        """By id. One whose record cannot be read must not hide the others."""
+        places = [*self._live_places(), *(self._deleted_places() if include_deleted else ())]
+        files = [file for place in places if (file := self._load(*place)) is not None]
+        wanted = [file for file in files if include_deleted or file.team.deleted_at is None]
+        return sorted(wanted, key=lambda file: file.team.id)
+
+    def count(self, key: str) -> int:
+        archived = sum(name_key(name) == key for _, name in self._deleted_places())
+        return archived + (self.at_name(key) is not None)
+
+    def _load(self, home: Home, name: str) -> TeamFile | None:
+        try:
+            return self._with_roster(load_team(self._view, home, name))
+        except BullpenError:
+            return None
+
+    def _with_roster(self, file: TeamFile | None) -> TeamFile | None:
+        """Members who have files of their own are as those say."""
+        if file is None or not self._view.is_directory(file.home.members):
+            return file
+        key = (file.home.directory, file.team.id)
+        if key not in self._rosters:
+            self._rosters[key] = Roster(self._view, file.home, file.team.id)
+        return replace(file, members={**file.listed, **self._rosters[key].members()})
+
+    def _names(self) -> list[str]:
+        names = {name_key(name): name for name in self._view.names(TEAMS) if NAME_PATTERN.fullmatch(name)}
+        names.setdefault(DEFAULT, DEFAULT)
+        return list(names.values())
+
+    def _live_places(self) -> Iterator[tuple[Home, str]]:
+        for name in self._names():
+            yield live_home(name), name
+
+    def _deleted_places(self, suffix: str = "") -> Iterator[tuple[Home, str]]:
+        for entry in self._view.names(DELETED):
+            name, _, team_id = entry.rpartition("-")
+            if entry.endswith(suffix) and NAME_PATTERN.fullmatch(name) and team_id.isdigit():
+                yield deleted_home(name, int(team_id)), name

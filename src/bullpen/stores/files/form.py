@@ -1,0 +1,42 @@
+"""Bytes to JSON and back, forgiving when reading, readable when written.
+
+What is read may have been written by any program, torn by a kill or edited by
+hand: `parse_object` says None instead of raising.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def parse_object(data: bytes) -> dict[str, Any] | None:
+    """The JSON object that these bytes are, or None if they are anything else."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def file_bytes(value: Any) -> bytes:
+    """A whole file: indented, for people and `git diff`."""
+    return _encode(value, indent=2)
+
+
+def line_bytes(value: Any) -> bytes:
+    """One line of a log."""
+    return _encode(value, indent=None)
+
+
+def _encode(value: Any, indent: int | None) -> bytes:
+    try:
+        return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
+    except UnicodeEncodeError:
+        # A lone surrogate, escaped in a foreign file, can only be written back escaped.
+        return (json.dumps(value, indent=indent) + "\n").encode()
+
+
+def canonical(value: Any) -> bytes:
+    """The same value, the same bytes, whoever wrote it and in whatever order."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

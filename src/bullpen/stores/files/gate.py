@@ -1,0 +1,168 @@
+"""The store's one lock: an `flock` on `.teams/.lock`, exclusive to write and shared to read.
+
+The lock file tells who is inside (for those who wait) and counts commits (so that a
+process knows when what it has read before is old). Whoever gets in first finishes
+what a dead process left in the journal; a reader that finds something goes in as a
+writer for that moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.files.journal import Journal
+from bullpen.stores.files.layout import LOCK, TEAMS
+
+_PID_WIDTH = 10
+
+
+class Gate:
+    """Blocks in `enter`; the caller's caller decides how long it is willing to wait."""
+
+    def __init__(self, root: str, journal: Journal, *, is_shared: bool) -> None:
+        self._root = root
+        self._path = os.path.join(root, LOCK)
+        self._is_shared = is_shared
+        self._journal = journal
+        self._descriptor: int | None = None
+        self.commits = 0
+        """How many there have been, as of the last `enter`."""
+        self.is_inside = False
+        """False after `enter` only if there is nothing to lock: nobody has ever written here."""
+
+    def enter(self) -> None:
+        with translated(self._root):
+            while not self._try_enter():
+                pass
+
+    def leave(self) -> None:
+        if self._descriptor is not None and self.is_inside:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self.is_inside = False
+
+    def rest(self) -> None:
+        """On leaving for good: if nobody is inside, leave the files flushed and the journal empty."""
+        if self._descriptor is None or not self._is_current(self._descriptor):
+            return
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        try:
+            if not self._journal.is_pending():
+                self._journal.checkpoint()
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def holder(self) -> str:
+        try:
+            with open(self._path, encoding="ascii") as file:
+                pid = file.read(_PID_WIDTH).strip()
+        except (OSError, ValueError):
+            pid = ""
+        return f"process {pid}" if pid else "another process"
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def count_commit(self) -> None:
+        self.commits += 1
+        self._note()
+
+    def has_appeared(self) -> bool:
+        """Nobody had ever written when we entered; has somebody by now?"""
+        return not self.is_inside and os.path.exists(self._path)
+
+    def _try_enter(self) -> bool:
+        descriptor = self._open()
+        if descriptor is None:
+            return True
+        fcntl.flock(descriptor, fcntl.LOCK_SH if self._is_shared else fcntl.LOCK_EX)
+        if not self._is_current(descriptor):
+            # The directory was removed, and perhaps made anew: this lock excludes nobody.
+            self.close()
+            return False
+        self.is_inside = True
+        self.commits = self._read_commits(descriptor)
+        if not self._is_shared:
+            self._note()
+        if self._journal.is_pending():
+            return self._finish_for_the_dead(descriptor)
+        return True
+
+    def _finish_for_the_dead(self, descriptor: int) -> bool:
+        try:
+            if self._is_shared:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                self.commits = self._read_commits(descriptor)
+            if self._journal.recover():
+                self.count_commit()
+            if self._is_shared:
+                # Not atomic: somebody may come in between, so everything is looked at again.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                self.is_inside = False
+        except BaseException:
+            self.leave()
+            raise
+        return not self._is_shared
+
+    def _open(self) -> int | None:
+        if self._descriptor is not None:
+            return self._descriptor
+        try:
+            if not self._is_shared:
+                os.makedirs(os.path.join(self._root, TEAMS), exist_ok=True)
+            flags = os.O_RDWR | os.O_CLOEXEC | (0 if self._is_shared else os.O_CREAT)
+            self._descriptor = os.open(self._path, flags, 0o666)
+        except (FileNotFoundError, NotADirectoryError):
+            if not self._is_shared:
+                raise
+        except PermissionError:
+            if not self._is_shared:
+                raise
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EROFS or not self._is_shared:
+                raise
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._descriptor
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def _read_commits(self, descriptor: int) -> int:
+        text = os.pread(descriptor, 64, 0)[_PID_WIDTH:].split()
+        return int(text[0]) if text and text[0].isdigit() else 0
+
+    def _note(self) -> None:
+        # A full disk must not keep the gate shut; the bytes are there from the first time on.
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.pwrite(self._descriptor, f"{os.getpid():<{_PID_WIDTH}} {self.commits:<20}\n".encode(), 0)
+
+
+@contextmanager
+def translated(root: str) -> Iterator[None]:
+    """What the operating system says, as one line for whoever asked."""
+    try:
+        yield
+    except OSError as error:
+        raise unavailable(root, error) from error
+
+
+def unavailable(root: str, error: OSError) -> StoreUnavailable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreUnavailable(f"the disk is full: nothing was changed in {root}")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreUnavailable(f"{root} cannot be written: {error.strerror}")
+    return StoreUnavailable(f"{root} cannot be used: {error.strerror or error}")

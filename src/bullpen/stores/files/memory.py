@@ -1,0 +1,118 @@
+"""A member's turns and tool calls.
+
+Turns are lines of a log. Queued and started calls stand in a small file of their
+own, which every look for mail reads; a call that is closed moves to a log.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.domain.codec import decode, encode
+from bullpen.domain.transcript import OPEN_CALLS, ToolCall, Turn
+from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
+from bullpen.stores.files.layout import Home
+from bullpen.stores.files.log import last_line, lines
+from bullpen.stores.files.view import View
+
+Hints = dict[str, tuple[int, int]]
+"""How far a transcript was last read: number of the turn, offset behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    view: View
+    home: Home
+    team_id: int
+    name: str
+    hints: Hints
+
+    # -- turns ---------------------------------------------------------------------------
+
+    def append(self, turn: Turn) -> None:
+        data = encode(turn)
+        line = {key: data[key] for key in ("seq", "kind", "content", "incarnation", "created_at")}
+        self.view.append(self.home.transcript(self.name), line_bytes(line))
+
+    def last_seq(self) -> int:
+        line = last_line(self.view, self.home.transcript(self.name))
+        raw = None if line is None else parse_object(line)
+        return 0 if raw is None else int(raw["seq"])
+
+    def turns(self, after_seq: int, limit: int | None) -> list[Turn]:
+        path = self.home.transcript(self.name)
+        found: list[Turn] = []
+        for end, line in lines(self.view, path, self._start(path, after_seq)):
+            if limit is not None and len(found) >= limit:
+                break
+            raw = parse_object(line)
+            if raw is None or raw["seq"] <= after_seq:
+                continue
+            found.append(decode(Turn, {**raw, "team_id": self.team_id, "member": self.name}))
+            self.hints[self._hint] = (raw["seq"], end)
+        return found
+
+    def _start(self, path: str, after_seq: int) -> int:
+        """A loop reads its memory again and again, each time only what is new."""
+        seq, offset = self.hints.get(self._hint, (0, 0))
+        is_usable = 0 < seq <= after_seq and self.view.slice(path, offset - 1, offset) == b"\n"
+        return offset if is_usable else 0
+
+    @property
+    def _hint(self) -> str:
+        """The team's id is in it: a new team of the same name uses the same paths."""
+        return f"{self.team_id}/{self.name}"
+
+    # -- calls ---------------------------------------------------------------------------
+
+    def find_call(self, call_id: str) -> ToolCall | None:
+        for call in self._open():
+            if call["call_id"] == call_id:
+                return self._call(call)
+        data = self.view.slice(self.home.calls(self.name), 0)
+        beginning = f'{{"call_id": {json.dumps(call_id, ensure_ascii=False)},'.encode()
+        start = 0 if data.startswith(beginning) else data.find(b"\n" + beginning) + 1
+        if start == 0 and not data.startswith(beginning):
+            return None
+        raw = parse_object(data[start : data.find(b"\n", start)])
+        return None if raw is None else self._call(raw)
+
+    def calls(self, *, open_only: bool) -> list[ToolCall]:
+        raws = [] if open_only else [parse_object(line) for _, line in lines(self.view, self.home.calls(self.name))]
+        found = [raw for raw in [*raws, *self._open()] if raw is not None]
+        found.sort(key=lambda raw: (raw["turn_seq"], raw.get("position", 0)))
+        return [self._call(raw) for raw in found]
+
+    def insert_call(self, call: ToolCall) -> None:
+        others = self._open()
+        position = sum(other["turn_seq"] == call.turn_seq for other in others)
+        self._save_open([*others, self._raw(call, position)])
+
+    def update_call(self, call: ToolCall) -> None:
+        others = self._open()
+        index = next(index for index, other in enumerate(others) if other["call_id"] == call.call_id)
+        raw = self._raw(call, others[index].get("position", 0))
+        if call.state in OPEN_CALLS:
+            others[index] = raw
+        else:
+            del others[index]
+            self.view.append(self.home.calls(self.name), line_bytes(raw))
+        self._save_open(others)
+
+    def _open(self) -> list[dict[str, Any]]:
+        state = self.view.object(self.home.open_calls(self.name))
+        return [] if state is None else list(state["calls"])
+
+    def _save_open(self, calls: list[dict[str, Any]]) -> None:
+        self.view.write(self.home.open_calls(self.name), file_bytes({"calls": calls}))
+
+    def _raw(self, call: ToolCall, position: int) -> dict[str, Any]:
+        data = encode(call)
+        del data["team_id"], data["member"]
+        return {"call_id": data.pop("call_id"), "position": position, **data}
+
+    def _call(self, raw: dict[str, Any]) -> ToolCall:
+        call: ToolCall = decode(ToolCall, {**raw, "team_id": self.team_id, "member": self.name})
+        return call

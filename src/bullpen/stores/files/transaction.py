@@ -1,0 +1,629 @@
+"""`Transaction` over files: one verb, all of whose changes stay in the view until its group is committed.
+
+One transaction runs at a time, with the store's lock held, so the locks that a verb
+asks for are there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby, islice
+from typing import Any, cast
+
+from bullpen.domain.codec import decode, encode
+from bullpen.domain.event import Event, EventKind
+from bullpen.domain.member import SYSTEM, Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
+from bullpen.domain.message import Message
+from bullpen.domain.request import Request, RequestKind, RequestStatus
+from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.text import name_key
+from bullpen.domain.transcript import ToolCall, Turn
+from bullpen.errors import SchemaTooNew
+from bullpen.stores.files import log
+from bullpen.stores.files.board import Board
+from bullpen.stores.files.catalogue import Catalogue
+from bullpen.stores.files.form import file_bytes
+from bullpen.stores.files.inbox import Inbox
+from bullpen.stores.files.layout import REQUEST_FILE, STORE, Home, deleted_home, live_home
+from bullpen.stores.files.memory import Hints, Memory
+from bullpen.stores.files.roster import LISTED, member_bytes
+from bullpen.stores.files.team_file import SCHEMA, TeamFile, team_bytes
+from bullpen.stores.files.view import View
+from bullpen.stores.files.workers import Workers
+from bullpen.stores.transaction import EventRing, Lock, R, Ring
+
+_CLAIMERS = (MemberKind.TEAMMATE, MemberKind.EXTERNAL)
+
+
+class BoardIsDue(Exception):
+    """Somebody else changed this board: it has to be reconciled before a verb relies on its markers."""
+
+    def __init__(self, team_id: int) -> None:
+        super().__init__(team_id)
+        self.team_id = team_id
+
+
+@dataclass(slots=True)
+class Session:
+    """What stays from one transaction of a thread to the next."""
+
+    view: View
+    catalogue: Catalogue
+    hints: Hints = field(default_factory=dict)
+    due_boards: Callable[[TeamFile], bool] | None = None
+    """Asked before a board is used: does it have to be reconciled? A reader changes nothing and does not ask."""
+
+
+class FilesTransaction:
+    def __init__(self, session: Session, now: datetime) -> None:
+        self.now = now
+        self.view = session.view
+        self._session = session
+        self._catalogue = session.catalogue
+        self._workers = Workers(session.view)
+        self._inboxes: dict[tuple[int, str], Inbox] = {}
+        self._events: dict[int, list[bytes]] = {}
+        self._rings: dict[Ring, None] = {}
+
+    # -- teams' files ------------------------------------------------------------------
+
+    def file(self, team_id: int) -> TeamFile | None:
+        return self._catalogue.by_id(team_id)
+
+    def _file(self, team_id: int) -> TeamFile:
+        found = self.file(team_id)
+        assert found is not None, f"team {team_id}"
+        return found
+
+    def save(self, file: TeamFile) -> TeamFile:
+        """From here on the team has a record of ours, wherever it came from."""
+        self.view.write(file.home.config, team_bytes(file))
+        return replace(file, is_ours=True)
+
+    def board(self, file: TeamFile) -> Board:
+        return Board(self.view, file.home, file.team.id, self.now)
+
+    def _board(self, team_id: int) -> Board | None:
+        """The board, after whatever others did to it was taken up."""
+        file = self.file(team_id)
+        if file is None:
+            return None
+        is_due = self._session.due_boards
+        if is_due is not None and is_due(file):
+            raise BoardIsDue(team_id)
+        return self.board(file)
+
+    def _inbox(self, file: TeamFile, key: str) -> Inbox | None:
+        member = file.members.get(key)
+        if member is None:
+            return None
+        place = (file.team.id, key)
+        if place not in self._inboxes:
+            self._inboxes[place] = Inbox(
+                self.view, file.home, file.team.id, member.name, self.now, file.next_message_id
+            )
+        return self._inboxes[place]
+
+    def _memory(self, team_id: int, key: str) -> Memory | None:
+        file = self.file(team_id)
+        member = None if file is None else file.members.get(key)
+        if file is None or member is None:
+            return None
+        return Memory(self.view, file.home, team_id, member.name, self._session.hints)
+
+    def flush(self) -> list[Ring]:
+        """At the end of the verb: its events."""
+        for team_id, events in self._events.items():
+            file = self._file(team_id)
+            if not file.is_ours:
+                self.save(file)
+            self.view.append(file.home.events, b"".join(events))
+        return list(self._rings)
+
+    # -- any record --------------------------------------------------------------------
+
+    async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
+        return cast("R | None", getattr(self, f"_find_{kind.__name__.lower()}")(*key))
+
+    async def insert(self, record: R) -> R:
+        return cast(R, getattr(self, f"_insert_{type(record).__name__.lower()}")(record))
+
+    async def update(self, record: R) -> None:
+        getattr(self, f"_update_{type(record).__name__.lower()}")(record)
+
+    # -- teams -------------------------------------------------------------------------
+
+    def _find_team(self, team_id: int) -> Team | None:
+        file = self.file(team_id)
+        return None if file is None else file.team
+
+    def _insert_team(self, team: Team) -> Team:
+        self._clear_place(team.key)
+        team = replace(team, id=self._take_number("next_team_id"))
+        self.save(TeamFile(home=live_home(team.name), team=team, listed={}, members={}))
+        return team
+
+    def _update_team(self, team: Team) -> None:
+        file = self._file(team.id)
+        home = file.home
+        if team.name != file.team.name and home == live_home(file.team.name):
+            if team.key != file.team.key:
+                self._clear_place(team.key)
+            home = live_home(team.name)
+            self._move(file.home, home)
+        self.save(replace(file, home=home, team=team))
+
+    def _clear_place(self, key: str) -> None:
+        """A deleted team of that name goes where it can still be read by its id."""
+        older = self._catalogue.at_name(key)
+        if older is not None:
+            self._move(older.home, deleted_home(older.team.name, older.team.id))
+
+    def _move(self, old: Home, new: Home) -> None:
+        if old == new:
+            return
+        self.view.move(old.directory, new.directory)
+        for source, target in ((old.tasks, new.tasks), (old.foreign, new.foreign)):
+            # What lies inside the team's directory has moved with it.
+            if not source.startswith(f"{old.directory}/") and self.view.is_directory(source):
+                self.view.move(source, target)
+
+    async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
+        file = self.file(ref.team_id)
+        member = None if file is None else file.members.get(name_key(ref.name))
+        return None if file is None or member is None else (file.team, member)
+
+    async def find_live_team(self, key: str) -> Team | None:
+        file = self._catalogue.at_name(key)
+        return None if file is None or file.team.deleted_at is not None else file.team
+
+    async def list_teams(self, include_deleted: bool) -> list[Team]:
+        return [file.team for file in self._catalogue.every(include_deleted=include_deleted)]
+
+    async def count_generations(self, key: str) -> int:
+        return self._catalogue.count(key)
+
+    def _take_number(self, name: str) -> int:
+        counters = self.view.object(STORE) or {"schema": SCHEMA}
+        if counters.get("schema", SCHEMA) > SCHEMA:
+            raise SchemaTooNew
+        number = int(counters.get(name, 1))
+        self.view.write(STORE, file_bytes({**counters, name: number + 1}))
+        return number
+
+    # -- workers -----------------------------------------------------------------------
+
+    def _find_worker(self, worker_id: int) -> Worker | None:
+        return self._workers.find(worker_id)
+
+    def _insert_worker(self, worker: Worker) -> Worker:
+        worker = replace(worker, id=self._take_number("next_worker_id"))
+        self._workers.save(worker)
+        return worker
+
+    def _update_worker(self, worker: Worker) -> None:
+        self._workers.save(worker)
+
+    async def list_workers(self, include_stopped: bool) -> list[Worker]:
+        return self._workers.listed(include_stopped=include_stopped)
+
+    # -- members -----------------------------------------------------------------------
+
+    def _find_member(self, team_id: int, key: str) -> Member | None:
+        file = self.file(team_id)
+        return None if file is None else file.members.get(key)
+
+    def _insert_member(self, member: Member) -> Member:
+        self._save_member(self._file(member.team_id), member)
+        self._note_host(member, None)
+        return member
+
+    def _update_member(self, member: Member) -> None:
+        file = self._file(member.team_id)
+        old = file.members[member.key]
+        # Its files are named after it, whatever a caller calls it.
+        self._save_member(file, replace(member, name=old.name))
+        self._note_host(member, old.worker_id)
+
+    def _save_member(self, file: TeamFile, member: Member) -> None:
+        if len(file.members.keys() | {member.key}) <= LISTED:
+            self.save(replace(file, listed={**file.listed, member.key: member}))
+            return
+        if not file.is_ours:
+            self.save(file)
+        self.view.write(file.home.member(member.name), member_bytes(member))
+
+    def _note_host(self, member: Member, old: int | None) -> None:
+        if member.worker_id == old:
+            return
+        place = (member.team_id, member.key)
+        if old is not None:
+            self._workers.set_hosts(old, place, is_hosted=False)
+        if member.worker_id is not None:
+            self._workers.set_hosts(member.worker_id, place, is_hosted=True)
+
+    async def list_members(self, team_id: int, lock: Lock = Lock.NONE) -> list[Member]:
+        file = self.file(team_id)
+        # Those of one moment in the order in which they were entered.
+        return [] if file is None else sorted(file.members.values(), key=lambda member: member.created_at)
+
+    async def list_members_of(self, worker_id: int, lock: Lock) -> list[Member]:
+        return self._members_of(worker_id)
+
+    def _members_of(self, worker_id: int) -> list[Member]:
+        found: list[Member] = []
+        for team_id, places in groupby(self._workers.hosts(worker_id), key=lambda place: place[0]):
+            file = self.file(team_id)
+            members = [file.members.get(key) for _, key in places] if file is not None else []
+            found.extend(member for member in members if member is not None and member.worker_id == worker_id)
+        return found
+
+    async def find_members(self, team_id: int, keys: Sequence[str], lock: Lock) -> list[Member]:
+        found = (self._find_member(team_id, key) for key in sorted(set(keys)))
+        return [member for member in found if member is not None]
+
+    async def find_wanted(self, team_id: int | None) -> Member | None:
+        wanted = self._wanted(team_id)
+        return min(wanted, key=lambda member: (member.status_at, member.team_id, member.key), default=None)
+
+    async def has_wanted(self) -> bool:
+        return bool(self._wanted(None))
+
+    def _wanted(self, team_id: int | None) -> list[Member]:
+        if team_id is None:
+            files: Iterable[TeamFile] = self._catalogue.every(include_deleted=False)
+        else:
+            file = self.file(team_id)
+            files = [] if file is None or file.team.deleted_at is not None else [file]
+        members = (member for file in files for member in file.members.values())
+        return [member for member in members if member.status is MemberStatus.WANTED]
+
+    async def count_hosted(self, worker_id: int) -> int:
+        hosted = (MemberKind.LEAD, MemberKind.TEAMMATE)
+        return sum(member.kind in hosted for member in self._members_of(worker_id))
+
+    async def list_claimers(
+        self,
+        team_id: int,
+        role_key: str,
+        statuses: Sequence[MemberStatus],
+        limit: int,
+        lock: Lock = Lock.NONE,
+    ) -> list[Member]:
+        file = self.file(team_id)
+        members = [] if file is None else file.members.values()
+        fitting = [
+            member
+            for member in members
+            if member.status in statuses
+            and member.kind in _CLAIMERS
+            and member.autonomy is Autonomy.AUTO
+            and member.shutdown_request_id is None
+            and role_key in ("", member.role_key)
+            and (member.status is not MemberStatus.SHUTDOWN or member.can_be_revived)
+        ]
+        return list(islice(self._with_free_hands(fitting), limit))
+
+    def _with_free_hands(self, members: list[Member]) -> Iterator[Member]:
+        """Longest in their state first; of the idle, only who has no task in progress."""
+        for member in sorted(members, key=lambda member: (member.status_at, member.key)):
+            if member.status is not MemberStatus.IDLE or self._in_progress(member) is None:
+                yield member
+
+    def _in_progress(self, member: Member) -> Task | None:
+        return self.board(self._file(member.team_id)).in_progress(member.key)
+
+    async def list_due_members(self, worker_id: int) -> list[Member]:
+        members = self._members_of(worker_id)
+        due = {(member.team_id, member.key): member for member in members if self._is_due(member)}
+        idle: dict[tuple[int, str], list[Member]] = {}
+        for member in filter(_looks_for_work, members):
+            idle.setdefault((member.team_id, member.role_key), []).append(member)
+        for (team_id, role_key), waiting in idle.items():
+            count = self._count_claimable(team_id, {"", role_key}, len(waiting))
+            for member in islice(self._with_free_hands(waiting), count):
+                due[member.team_id, member.key] = member
+        return list(due.values())
+
+    def _is_due(self, member: Member) -> bool:
+        file = self._file(member.team_id)
+        inbox = self._inbox(file, member.key)
+        if inbox is not None and inbox.has_waking():
+            return True
+        if member.status is not MemberStatus.IDLE or not self.board(file).has_assigned(member.key):
+            return False
+        return self._in_progress(member) is None
+
+    def _count_claimable(self, team_id: int, roles: set[str], limit: int) -> int:
+        board = self.board(self._file(team_id))
+        count = 0
+        for role in roles:
+            for _ in board.claimable(role):
+                count += 1
+                if count >= limit:
+                    return count
+        return count
+
+    async def has_role(self, team_id: int, role_key: str) -> bool:
+        file = self.file(team_id)
+        members = [] if file is None else file.members.values()
+        return any(member.kind in _CLAIMERS and member.role_key == role_key for member in members)
+
+    # -- tasks -------------------------------------------------------------------------
+
+    async def take_task_id(self, team_id: int) -> int:
+        board = self._board(team_id)
+        if board is None:
+            return 0
+        file = self._file(team_id)
+        number = file.team.next_task_id
+        while board.has_file(number):
+            number += 1
+        self.save(replace(file, team=replace(file.team, next_task_id=number + 1)))
+        return number
+
+    def _find_task(self, team_id: int, number: int) -> Task | None:
+        board = self._board(team_id)
+        return None if board is None else board.find(number)
+
+    def _insert_task(self, task: Task) -> Task:
+        self.board(self._file(task.team_id)).insert(task)
+        return task
+
+    def _update_task(self, task: Task) -> None:
+        self.board(self._file(task.team_id)).update(task)
+
+    async def list_tasks(
+        self, team_id: int, status: TaskStatus | None, owner_key: str | None, after_id: int, limit: int | None
+    ) -> list[Task]:
+        board = self._board(team_id)
+        found: list[Task] = []
+        for number in [] if board is None else board.numbers():
+            if number <= after_id:
+                continue
+            if limit is not None and len(found) >= limit:
+                break
+            task = board.find(number) if board is not None else None
+            if task is not None and _is_wanted(task, status, owner_key):
+                found.append(task)
+        return found
+
+    async def find_tasks(self, team_id: int, ids: Sequence[int], lock: Lock) -> list[Task]:
+        found = (self._find_task(team_id, number) for number in sorted(set(ids)))
+        return [task for task in found if task is not None]
+
+    async def claim_next(self, member: Member) -> Task | None:
+        board = self._board(member.team_id)
+        return None if board is None else board.claim_next(member)
+
+    async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None:
+        board = self._board(team_id)
+        return None if board is None else board.in_progress(owner_key)
+
+    async def has_claimable(self, team_id: int, role_key: str) -> bool:
+        board = self._board(team_id)
+        return board is not None and next(board.claimable(role_key), None) is not None
+
+    async def has_open_task_for(self, member: Member) -> bool:
+        board = self._board(member.team_id)
+        return board is not None and board.has_open_task_for(member)
+
+    async def has_tasks(self, team_id: int) -> bool:
+        board = self._board(team_id)
+        return board is not None and bool(board.numbers())
+
+    async def list_reserved_before(self, moment: datetime) -> list[Task]:
+        return [
+            task
+            for file in self._catalogue.every(include_deleted=True)
+            for task in sorted(self.board(file).every_in_progress(), key=lambda task: task.id)
+            if task.reserved_until is not None and task.reserved_until < moment
+        ]
+
+    async def lock_graph(self, team_id: int) -> None:
+        """One transaction at a time."""
+
+    async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]:
+        return {task.id: task.blocked_by for task in await self.find_tasks(team_id, ids, Lock.NONE)}
+
+    async def add_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
+        return self.board(self._file(team_id)).add_edge(task_id, blocker_id, is_open=is_open)
+
+    async def remove_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
+        return self.board(self._file(team_id)).remove_edge(task_id, blocker_id)
+
+    async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
+        return self.board(self._file(team_id)).settle(blocker_id, is_open=is_open)
+
+    # -- mail --------------------------------------------------------------------------
+
+    def _insert_message(self, message: Message) -> Message:
+        file = self._file(message.team_id)
+        message = replace(message, id=file.next_message_id)
+        file = self.save(replace(file, next_message_id=message.id + 1))
+        self._inboxes.pop((file.team.id, message.recipient_key), None)
+        inbox = self._inbox(file, message.recipient_key)
+        assert inbox is not None, message.recipient
+        inbox.append(message)
+        return message
+
+    def _find_message(self, team_id: int, message_id: int) -> Message | None:
+        file = self.file(team_id)
+        for key in () if file is None else file.members:
+            inbox = self._inbox(file, key) if file is not None else None
+            found = None if inbox is None else inbox.find(message_id)
+            if found is not None:
+                return found
+        return None
+
+    def _update_message(self, message: Message) -> None:
+        inbox = self._inbox(self._file(message.team_id), message.recipient_key)
+        assert inbox is not None, message.recipient
+        inbox.mark_answered(message)
+
+    async def list_undelivered(self, team_id: int, key: str, limit: int) -> list[Message]:
+        inbox = self._inbox(self._file(team_id), key)
+        if inbox is None:
+            return []
+        for bad in inbox.take_quarantined(limit):
+            self.record(team_id, EventKind.MESSAGE_QUARANTINED, SYSTEM, to=inbox.name, reason=bad.reason, text=bad.text)
+        return inbox.undelivered(limit)
+
+    async def has_undelivered(self, team_id: int, key: str) -> bool:
+        inbox = self._inbox(self._file(team_id), key)
+        return inbox is not None and inbox.has_waking()
+
+    async def mark_delivered(self, team_id: int, key: str, ids: Sequence[int], turn_seq: int | None) -> None:
+        inbox = self._inbox(self._file(team_id), key)
+        assert inbox is not None, key
+        inbox.mark_delivered(ids, turn_seq)
+
+    async def list_mail(self, team_id: int, key: str, undelivered_only: bool, limit: int) -> list[Message]:
+        inbox = self._inbox(self._file(team_id), key)
+        if inbox is None or limit <= 0:
+            return []
+        return inbox.undelivered(None)[-limit:] if undelivered_only else inbox.newest(limit)
+
+    # -- requests ----------------------------------------------------------------------
+
+    async def take_request_id(self, team_id: int) -> int:
+        file = self._file(team_id)
+        number = file.team.next_request_id
+        self.save(replace(file, team=replace(file.team, next_request_id=number + 1)))
+        return number
+
+    def _find_request(self, team_id: int, number: int) -> Request | None:
+        file = self.file(team_id)
+        raw = None if file is None else self.view.object(file.home.request(number))
+        return None if raw is None else decode(Request, {**raw, "team_id": team_id})
+
+    def _insert_request(self, request: Request) -> Request:
+        self._update_request(request)
+        return request
+
+    def _update_request(self, request: Request) -> None:
+        file = self._file(request.team_id)
+        raw = encode(request)
+        del raw["team_id"]
+        self.view.write(file.home.request(request.id), file_bytes(raw))
+        others = [number for number in file.open_requests if number != request.id]
+        still = (*others, request.id) if request.status is RequestStatus.OPEN else tuple(others)
+        if still != file.open_requests:
+            self.save(replace(file, open_requests=still))
+
+    async def list_requests(
+        self,
+        team_id: int,
+        status: RequestStatus | None,
+        kind: RequestKind | None,
+        asked_key: str | None,
+        asker_key: str | None,
+        lock: Lock = Lock.NONE,
+    ) -> list[Request]:
+        file = self.file(team_id)
+        if file is None:
+            return []
+        found = (self._find_request(team_id, number) for number in sorted(self._request_numbers(file, status)))
+        return [
+            request
+            for request in found
+            if request is not None
+            and status in (None, request.status)
+            and kind in (None, request.kind)
+            and asked_key in (None, request.asked_key)
+            and asker_key in (None, request.asker_key)
+        ]
+
+    def _request_numbers(self, file: TeamFile, status: RequestStatus | None) -> Iterable[int]:
+        if status is RequestStatus.OPEN:
+            return file.open_requests
+        names = (REQUEST_FILE.fullmatch(name) for name in self.view.names(file.home.requests))
+        return [int(match[1]) for match in names if match]
+
+    async def list_requests_due(self, moment: datetime) -> list[Request]:
+        found = [
+            self._find_request(file.team.id, number)
+            for file in self._catalogue.every(include_deleted=True)
+            for number in sorted(file.open_requests)
+        ]
+        return [
+            request
+            for request in found
+            if request is not None
+            and request.status is RequestStatus.OPEN
+            and request.open_until is not None
+            and request.open_until < moment
+        ]
+
+    # -- transcript --------------------------------------------------------------------
+
+    def _insert_turn(self, turn: Turn) -> Turn:
+        memory = self._memory(turn.team_id, turn.member_key)
+        assert memory is not None, turn.member
+        memory.append(turn)
+        return turn
+
+    def _find_toolcall(self, team_id: int, key: str, call_id: str) -> ToolCall | None:
+        memory = self._memory(team_id, key)
+        return None if memory is None else memory.find_call(call_id)
+
+    def _insert_toolcall(self, call: ToolCall) -> ToolCall:
+        memory = self._memory(call.team_id, call.member_key)
+        assert memory is not None, call.member
+        memory.insert_call(call)
+        return call
+
+    def _update_toolcall(self, call: ToolCall) -> None:
+        memory = self._memory(call.team_id, call.member_key)
+        assert memory is not None, call.member
+        memory.update_call(call)
+
+    async def last_seq(self, team_id: int, key: str) -> int:
+        memory = self._memory(team_id, key)
+        return 0 if memory is None else memory.last_seq()
+
+    async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]:
+        memory = self._memory(team_id, key)
+        return [] if memory is None else memory.turns(after_seq, limit)
+
+    async def list_calls(self, team_id: int, key: str, open_only: bool) -> list[ToolCall]:
+        memory = self._memory(team_id, key)
+        return [] if memory is None else memory.calls(open_only=open_only)
+
+    # -- operations, events, rings -----------------------------------------------------
+
+    async def find_operation(self, operation_id: str) -> Mapping[str, Any] | None:
+        return log.find_operation(self.view, operation_id)
+
+    async def save_operation(self, operation_id: str, outcome: Mapping[str, Any]) -> None:
+        log.save_operation(self.view, operation_id, outcome)
+
+    def record(self, team_id: int, kind: EventKind, actor: str, **data: Any) -> None:
+        facts = {name: encode(value) for name, value in data.items() if value is not None}
+        line = log.event_bytes(kind.value, self.now.isoformat(), actor, facts)
+        self._events.setdefault(team_id, []).append(line)
+        self.ring(EventRing(team_id))
+
+    def ring(self, ring: Ring) -> None:
+        self._rings[ring] = None
+
+    async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]:
+        file = self.file(team_id)
+        return [] if file is None else log.read_events(self.view, file.home.events, team_id, after, limit)
+
+    async def last_position(self, team_id: int) -> str:
+        file = self.file(team_id)
+        return "0" if file is None else log.last_position(self.view, file.home.events)
+
+
+def _looks_for_work(member: Member) -> bool:
+    is_claimer = member.kind in _CLAIMERS and member.autonomy is Autonomy.AUTO
+    return is_claimer and member.status is MemberStatus.IDLE and member.shutdown_request_id is None
+
+
+def _is_wanted(task: Task, status: TaskStatus | None, owner_key: str | None) -> bool:
+    """Deleted ones only if asked for."""
+    fits = task.status is not TaskStatus.DELETED if status is None else task.status is status
+    return fits and (owner_key is None or task.owner_key == owner_key)

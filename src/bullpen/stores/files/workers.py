@@ -1,0 +1,72 @@
+"""Worker records. Each lists whom it hosts, so that no roster has to be searched.
+
+Invariant: a member that names a worker stands in that worker's list. The list may
+say more than that; the member's own record decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.domain.codec import decode, encode
+from bullpen.domain.member import Worker
+from bullpen.stores.files.form import line_bytes
+from bullpen.stores.files.layout import STOPPED_WORKERS, WORKER_FILE, WORKERS, worker_file
+from bullpen.stores.files.view import View
+
+Place = tuple[int, str]
+"""A member: team id and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    view: View
+
+    def find(self, worker_id: int) -> Worker | None:
+        found = self._raw(worker_id)
+        return None if found is None else _worker(found[1])
+
+    def listed(self, *, include_stopped: bool) -> list[Worker]:
+        directories = [WORKERS, STOPPED_WORKERS] if include_stopped else [WORKERS]
+        raws = [
+            self.view.object(f"{directory}/{name}")
+            for directory in directories
+            for name in self.view.names(directory)
+            if WORKER_FILE.fullmatch(name)
+        ]
+        return sorted((_worker(raw) for raw in raws if raw is not None), key=lambda worker: worker.id)
+
+    def save(self, worker: Worker) -> None:
+        found = self._raw(worker.id)
+        hosts = [] if found is None else found[1].get("hosts", [])
+        path = worker_file(worker.id, stopped=worker.stopped_at is not None)
+        self.view.write(path, line_bytes({**encode(worker), "hosts": hosts}))
+        if found is not None and found[0] != path:
+            self.view.remove(found[0])
+
+    def hosts(self, worker_id: int) -> list[Place]:
+        found = self._raw(worker_id)
+        return [] if found is None else sorted((team_id, key) for team_id, key in found[1].get("hosts", []))
+
+    def set_hosts(self, worker_id: int, place: Place, *, is_hosted: bool) -> None:
+        found = self._raw(worker_id)
+        if found is None:
+            return
+        path, raw = found
+        others = [other for other in self.hosts(worker_id) if other != place]
+        hosts = [*others, place] if is_hosted else others
+        self.view.write(path, line_bytes({**raw, "hosts": [list(entry) for entry in sorted(hosts)]}))
+
+    def _raw(self, worker_id: int) -> tuple[str, dict[str, Any]] | None:
+        for stopped in (False, True):
+            path = worker_file(worker_id, stopped=stopped)
+            raw = self.view.object(path)
+            if raw is not None:
+                return path, raw
+        return None
+
+
+def _worker(raw: dict[str, Any]) -> Worker:
+    worker: Worker = decode(Worker, raw)
+    return worker

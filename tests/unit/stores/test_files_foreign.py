@@ -1,0 +1,453 @@
+"""Boards and rosters that the seeds' own programs, people and accidents left behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.domain.event import EventKind
+from bullpen.domain.member import MemberKind, MemberStatus
+from bullpen.domain.task import TaskChanges, TaskStatus
+from bullpen.errors import AlreadyClaimed, Conflict, NotFound, StoreUnavailable
+from tests.unit.stores.files_board import (
+    content_of,
+    default_team,
+    events_of,
+    files,
+    hosted,
+    kinds,
+    put,
+    put_task,
+    user_of,
+)
+
+
+async def test_a_directory_that_does_not_exist_is_an_empty_store_and_stays_missing(tmp_path: Path) -> None:
+    async with files(tmp_path / "none") as store:
+        assert await store.list_teams() == []
+        assert await store.find_team("default") is None
+        assert await store.list_workers() == []
+    assert not (tmp_path / "none").exists()
+
+
+async def test_looking_at_a_foreign_board_writes_nothing(tmp_path: Path) -> None:
+    put_task(tmp_path, 1, status="pending", owner="")
+    put(tmp_path / ".team" / "config.json", {"team_name": "x", "members": [{"name": "alice", "role": "coder"}]})
+    put(tmp_path / ".team" / "inbox" / "alice.jsonl", [{"type": "message", "from": "lead", "content": "hi"}])
+    before = content_of(tmp_path)
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        await store.list_tasks(team)
+        await store.list_mail(team, "alice")
+        await store.list_members(team)
+        await store.list_events(team)
+    assert content_of(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tasks", ".team"]
+
+
+async def test_a_foreign_team_has_the_same_id_at_every_look_and_keeps_it_when_it_is_adopted(tmp_path: Path) -> None:
+    put_task(tmp_path, 1)
+    async with files(tmp_path) as store:
+        first = await default_team(store)
+    async with files(tmp_path) as store:
+        assert await default_team(store) == first
+        await store.create_task(user_of(first), "ours")
+        assert await default_team(store) == first
+    assert json.loads((tmp_path / ".teams/default/config.json").read_text())["id"] == first
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"id": "1"},
+    {"status": "pending", "owner": "", "blockedBy": []},
+    {"status": "Pending", "owner": None},
+    {"status": "PENDING", "blocked_by": []},
+    {"blockedBy": [99]},
+    {"blockedBy": ["99", "x", None]},
+    {"blocked_by": [1]},
+    {"blockedBy": ["#1"]},
+    {"blockedBy": None},
+    {"id": 7},
+    {"owner": "   "},
+]
+
+
+@pytest.mark.parametrize("fields", VARIANTS, ids=json.dumps)
+async def test_a_task_that_nobody_holds_can_be_claimed_however_it_is_written(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    put_task(tmp_path, 1, **fields)
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        claimer = await hosted(store, team, "bob")
+        task = await store.claim_next_task(claimer)
+        assert task is not None
+        assert (task.id, task.owner, task.status) == (1, "bob", TaskStatus.IN_PROGRESS)
+
+
+HELD: list[dict[str, Any]] = [
+    {"status": "in_progress", "owner": "ana"},
+    {"status": "In-Progress", "owner": "ana"},
+    {"owner": "ana"},
+    {"status": "completed"},
+    {"status": "Done"},
+    {"blockedBy": [2]},
+    {"blocked_by": ["2"]},
+    {"blockedBy": ["#2", 3]},
+]
+
+
+@pytest.mark.parametrize("fields", HELD, ids=json.dumps)
+async def test_a_task_that_is_held_blocked_or_finished_is_not_claimed(tmp_path: Path, fields: dict[str, Any]) -> None:
+    put_task(tmp_path, 1, **fields)
+    put_task(tmp_path, 2, status="in_progress", owner="ana")
+    put_task(tmp_path, 3, status="completed")
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        claimer = await hosted(store, team, "bob")
+        assert await store.claim_next_task(claimer) is None
+        with pytest.raises(AlreadyClaimed):
+            await store.claim_task(claimer, 1)
+
+
+async def test_ids_sort_as_numbers_and_are_claimed_in_that_order(tmp_path: Path) -> None:
+    for number in (10, 2, 1, 30):
+        put_task(tmp_path, number)
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        assert [task.id for task in await store.list_tasks(team)] == [1, 2, 10, 30]
+        claimer = await hosted(store, team, "bob")
+        taken = []
+        while (task := await store.claim_next_task(claimer)) is not None:
+            taken.append(task.id)
+            await store.complete_task(claimer, task.id)
+        assert taken == [1, 2, 10, 30]
+        assert (await store.create_task(user_of(team), "next")).id == 31
+
+
+async def test_completing_a_foreign_blocker_frees_its_dependents(tmp_path: Path) -> None:
+    put_task(tmp_path, 1)
+    put_task(tmp_path, 2, blockedBy=[1])
+    put_task(tmp_path, 3, blocked_by=["1", "2"])
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        assert [task.open_blockers for task in await store.list_tasks(team)] == [0, 1, 2]
+        user = user_of(team)
+        await store.complete_task(user, 1)
+        assert [task.open_blockers for task in await store.list_tasks(team)] == [0, 0, 1]
+        await store.delete_task(user, 2)
+        assert (await store.get_task(team, 3)).open_blockers == 0
+        assert (await store.get_task(team, 1)).blocks == (2, 3)
+
+
+async def test_unknown_fields_and_spellings_survive_an_update(tmp_path: Path) -> None:
+    path = put_task(tmp_path, 1, blocked_by=[9], active_form="Painting", colour={"r": 1}, priority="high", owner="")
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        task = await store.update_task(user_of(team), 1, TaskChanges(description="all of it"))
+        assert task.extra == {"colour": {"r": 1}, "priority": "high"}
+        assert task.active_form == "Painting"
+    raw = json.loads(path.read_text())
+    assert raw["colour"] == {"r": 1}
+    assert raw["priority"] == "high"
+    assert raw["blocked_by"] == [9]
+    assert raw["active_form"] == "Painting"
+    assert raw["description"] == "all of it"
+    assert "blockedBy" not in raw
+    assert "activeForm" not in raw
+
+
+async def test_our_tasks_have_the_keys_that_the_seeds_programs_look_at(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("default")
+        user = user_of(team.id)
+        await store.create_task(user, "first", active_form="Doing")
+        await store.create_task(user, "second", blocked_by=[1])
+    first, second = (json.loads((tmp_path / f".tasks/task_{number}.json").read_text()) for number in (1, 2))
+    assert (first["id"], first["subject"], first["status"], first["owner"]) == (1, "first", "pending", None)
+    assert (first["activeForm"], first["blocks"], first["blockedBy"]) == ("Doing", [2], [])
+    assert second["blockedBy"] == [1]
+
+
+@pytest.mark.parametrize("content", ['{"id": 2, "sub', "", "[1, 2]", '{"status": "sideways"}', "\x00\xff"])
+async def test_a_file_that_is_no_task_is_told_once_left_alone_and_holds_its_dependents(
+    tmp_path: Path, content: str
+) -> None:
+    put_task(tmp_path, 1)
+    torn = put(tmp_path / ".tasks/task_2.json", content)
+    put_task(tmp_path, 3, blockedBy=[2])
+    kept = torn.read_bytes()
+    for _ in range(2):
+        async with files(tmp_path) as store:
+            team = await default_team(store)
+            assert [task.id for task in await store.list_tasks(team)][:2] == [1, 3]
+            await store.create_task(user_of(team), "ours")
+            told = await events_of(store, team, EventKind.TASK_QUARANTINED)
+            assert [event.data["file"] for event in told] == ["task_2.json"]
+            with pytest.raises(NotFound):
+                await store.get_task(team, 2)
+            assert (await store.get_task(team, 3)).open_blockers == 1
+    assert torn.read_bytes() == kept
+
+
+async def test_a_torn_file_that_is_whole_again_is_taken_up(tmp_path: Path) -> None:
+    put_task(tmp_path, 1)
+    put(tmp_path / ".tasks/task_2.json", '{"id": 2, ')
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        await store.create_task(user_of(team), "three")
+        put_task(tmp_path, 2, role="painter")
+    async with files(tmp_path) as store:
+        painter = await hosted(store, team, "pia", role="painter")
+        await store.complete_task(user_of(team), 1)
+        task = await store.claim_next_task(painter)
+        assert task is not None
+        assert task.id == 2
+
+
+async def test_of_two_files_that_claim_one_id_each_is_the_task_of_its_file_name(tmp_path: Path) -> None:
+    put_task(tmp_path, 3, subject="three")
+    put(tmp_path / ".tasks/task_7.json", {"id": 3, "subject": "says three"})
+    put(tmp_path / ".tasks/task_03.json", {"id": 3, "subject": "padded"})
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        assert [(task.id, task.subject) for task in await store.list_tasks(team)] == [(3, "three"), (7, "says three")]
+        assert (await store.create_task(user_of(team), "ours")).id == 8
+        told = await events_of(store, team, EventKind.TASK_QUARANTINED)
+        assert [event.data["file"] for event in told] == ["task_03.json"]
+    assert json.loads((tmp_path / ".tasks/task_03.json").read_text()) == {"id": 3, "subject": "padded"}
+
+
+async def test_a_blocker_that_is_itself_or_a_ring_of_strangers_never_crashes(tmp_path: Path) -> None:
+    put_task(tmp_path, 1, blockedBy=[1])
+    put_task(tmp_path, 2, blockedBy=[3])
+    put_task(tmp_path, 3, blockedBy=[2])
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        await store.create_task(user_of(team), "ours", blocked_by=[2])
+        assert [task.open_blockers for task in await store.list_tasks(team)] == [0, 1, 1, 1]
+        await store.update_task(user_of(team), 2, TaskChanges(remove_blocked_by=(3,)))
+        assert (await store.get_task(team, 2)).open_blockers == 0
+
+
+async def test_a_task_added_by_another_program_is_found_by_the_next_claim(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        claimer = await hosted(store, team, "bob")
+        await store.create_task(user_of(team), "ours")
+        assert await store.claim_next_task(claimer) is not None
+        await store.complete_task(claimer, 1)
+        assert await store.claim_next_task(claimer) is None
+        put_task(tmp_path, 5, subject="theirs")
+        task = await store.claim_next_task(claimer)
+        assert task is not None
+        assert task.id == 5
+        created = await events_of(store, team, EventKind.TASK_CREATED)
+        assert [event.data["task"] for event in created] == [1, 5]
+        assert (await store.create_task(user_of(team), "after theirs")).id == 6
+
+
+async def test_a_task_that_another_program_completed_in_place_frees_its_dependents_at_the_next_open(
+    tmp_path: Path,
+) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        await store.create_task(user_of(team), "blocker")
+        await store.create_task(user_of(team), "dependent", blocked_by=[1])
+    path = tmp_path / ".tasks/task_1.json"
+    put(path, {**json.loads(path.read_text()), "status": "completed", "owner": "alice"})
+    async with files(tmp_path) as store:
+        claimer = await hosted(store, team, "bob")
+        task = await store.claim_next_task(claimer)
+        assert task is not None
+        assert (task.id, task.open_blockers) == (2, 0)
+        assert EventKind.TASK_COMPLETED in await kinds(store, team)
+
+
+async def test_a_claim_looks_again_at_what_another_program_has_taken_meanwhile(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        for _ in range(2):
+            await store.create_task(user_of(team), "wanted")
+        claimer = await hosted(store, team, "bob")
+        path = tmp_path / ".tasks/task_1.json"
+        put(path, {**json.loads(path.read_text()), "status": "in_progress", "owner": "alice"})
+        task = await store.claim_next_task(claimer)
+        assert task is not None
+        assert task.id == 2
+        assert (await store.get_task(team, 1)).owner == "alice"
+
+
+async def test_the_seeds_way_of_clearing_blockers_is_understood(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        await store.create_task(user_of(team), "blocker")
+        await store.create_task(user_of(team), "dependent", blocked_by=[1])
+        path = tmp_path / ".tasks/task_2.json"
+        put(path, {**json.loads(path.read_text()), "blockedBy": []})
+        assert (await store.get_task(team, 2)).open_blockers == 0
+
+
+async def test_a_file_that_another_program_removed_blocks_nobody(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        await store.create_task(user_of(team), "blocker")
+        await store.create_task(user_of(team), "dependent", blocked_by=[1])
+        claimer = await hosted(store, team, "bob")
+        (tmp_path / ".tasks/task_1.json").unlink()
+        task = await store.claim_next_task(claimer)
+        assert task is not None
+        assert task.id == 2
+
+
+async def test_an_idle_member_is_woken_by_what_another_program_does_to_the_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bullpen.stores.files.store.LOOK_AGAIN_SECONDS", 0.0)
+    async with files(tmp_path, poll_interval_seconds=0.01) as store:
+        team = (await store.create_team("default")).id
+        await store.create_task(user_of(team), "blocker", owner="lead")
+        await store.create_task(user_of(team), "dependent", blocked_by=[1])
+        bob = await hosted(store, team, "bob")
+        await store.set_member_status(bob, MemberStatus.IDLE)
+        async with store.listen_member(bob) as bell:
+            put_task(tmp_path, 7)
+            assert await bell.wait(10)
+            task = await store.claim_next_task(bob)
+            assert task is not None
+            assert task.id == 7
+            await store.complete_task(bob, 7)
+            await store.set_member_status(bob, MemberStatus.IDLE)
+            bell.clear()
+            path = tmp_path / ".tasks/task_1.json"
+            put(path, {**json.loads(path.read_text()), "status": "completed"})
+            assert await bell.wait(10)
+            task = await store.claim_next_task(bob)
+            assert task is not None
+            assert task.id == 2
+
+
+# -- rosters -----------------------------------------------------------------------------
+
+
+async def test_an_s09_roster_is_the_default_team_at_rest(tmp_path: Path) -> None:
+    config = {
+        "team_name": "default",
+        "members": [
+            {"name": "alice", "role": "coder", "status": "working"},
+            {"name": "bob", "role": "tester", "status": "active", "mood": "good"},
+            {"name": "../../etc", "role": "thief"},
+            {"role": "nameless"},
+            "carol",
+            7,
+        ],
+    }
+    put(tmp_path / ".team/config.json", config)
+    put(tmp_path / ".team/inbox/dora.jsonl", [])
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        members = {member.name: member for member in await store.list_members(team)}
+        assert set(members) == {"lead", "user", "alice", "bob", "carol", "dora"}
+        assert members["alice"].role == "coder"
+        assert members["bob"].extra["mood"] == "good"
+        for name in ("alice", "bob", "carol", "dora"):
+            assert (members[name].kind, members[name].status) == (MemberKind.TEAMMATE, MemberStatus.SHUTDOWN)
+        spawned = await store.spawn_member(user_of(team), "alice", prompt="go on")
+        assert spawned.outcome == "revived"
+        assert spawned.member.role == "coder"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        {"name": "graphql", "members": [{"name": "ben", "role": "backend", "status": "active"}]},
+        {"team_name": "graphql", "members": {"ben": {"role": "backend"}}},
+        {"members": None},
+        {"members": "ben"},
+    ],
+    ids=json.dumps,
+)
+async def test_a_team_directory_of_another_program_is_a_team(tmp_path: Path, config: Any) -> None:
+    put(tmp_path / ".teams/graphql/ben_inbox.jsonl", [{"type": "message", "sender": "lead", "content": "hi"}])
+    if config is not None:
+        put(tmp_path / ".teams/graphql/config.json", config)
+    async with files(tmp_path) as store:
+        assert [team.name for team in await store.list_teams()] == ["graphql"]
+        team = await store.find_team("GraphQL")
+        assert team is not None
+        assert {member.name for member in await store.list_members(team.id)} == {"lead", "user", "ben"}
+        with pytest.raises(Conflict):
+            await store.create_team("Graphql")
+        await store.send(user_of(team.id), "ben", "welcome")
+        assert [message.content for message in await store.list_mail(team.id, "ben")] == ["hi", "welcome"]
+        adopted = await store.find_team("graphql")
+        assert adopted is not None
+        assert adopted.id == team.id
+
+
+async def test_a_record_that_was_damaged_is_not_written_over_and_hides_no_other_team(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        broken = await store.create_team("broken")
+        await store.create_team("whole")
+    damaged = put(tmp_path / ".teams/broken/config.json", '{"bullpen": 1, "id": ')
+    async with files(tmp_path) as store:
+        assert [team.name for team in await store.list_teams()] == ["whole"]
+        with pytest.raises(StoreUnavailable, match="repair it"):
+            await store.find_team("broken")
+        with pytest.raises(StoreUnavailable, match="repair it"):
+            await store.create_team("broken")
+        with pytest.raises(NotFound):
+            await store.get_team(broken.id)
+    assert damaged.read_text() == '{"bullpen": 1, "id": '
+
+
+async def test_a_deleted_team_is_read_by_its_id_after_its_name_was_taken(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        for name in ("default", "crew"):
+            old = await store.create_team(name)
+            await store.create_task(user_of(old.id), "old work")
+            await store.send(user_of(old.id), "lead", "old mail")
+            await store.delete_team(user_of(old.id))
+            new = await store.create_team(name)
+            assert (new.generation, await store.list_tasks(new.id), await store.list_mail(new.id, "lead")) == (
+                2,
+                [],
+                [],
+            )
+            assert [task.subject for task in await store.list_tasks(old.id)] == ["old work"]
+            assert [message.content for message in await store.list_mail(old.id, "lead")] == ["old mail"]
+            assert EventKind.TEAM_DELETED in await kinds(store, old.id)
+            assert (await store.create_task(user_of(new.id), "new work")).id == 1
+    assert (tmp_path / ".teams/.deleted").is_dir()
+    async with files(tmp_path) as store:
+        assert [team.name for team in await store.list_teams()] == ["default", "crew"]
+        assert len(await store.list_teams(include_deleted=True)) == 4
+
+
+async def test_mail_to_the_old_default_team_never_reaches_the_new_one(tmp_path: Path) -> None:
+    put(tmp_path / ".team/inbox/alice.jsonl", [{"type": "shutdown_request", "from": "lead", "content": "stop"}])
+    async with files(tmp_path) as store:
+        old = await default_team(store)
+        await store.delete_team(user_of(old))
+        new = await store.create_team("default")
+        alice = await hosted(store, new.id, "alice")
+        assert await store.take_mail(alice) is None
+        assert [message.content for message in await store.list_mail(old, "alice")] == ["stop"]
+
+
+async def test_a_team_that_is_renamed_takes_its_files_along(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("default")
+        user = user_of(team.id)
+        await store.send(user, "lead", "hello")
+        await store.change_team(user, name="crew")
+        assert [message.content for message in await store.list_mail(team.id, "lead")] == ["hello"]
+        assert await store.find_team("default") is None
+        await store.create_task(user, "in its new place")
+    assert (tmp_path / ".teams/crew/tasks/task_1.json").exists()
+    assert not (tmp_path / ".teams/default").exists()
+    assert not (tmp_path / ".tasks").exists()

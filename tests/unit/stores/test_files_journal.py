@@ -1,0 +1,455 @@
+"""All or nothing: whatever step a kill, a power cut or a full disk comes at."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.domain.event import EventKind
+from bullpen.domain.member import MemberRef
+from bullpen.domain.task import TaskChanges, TaskStatus
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.files import FilesStore, journal
+from bullpen.stores.files.journal import Changes, Journal
+from tests.unit.stores.files_board import content_of, files, kinds, put, user_of
+
+
+class Killed(BaseException):
+    """Nothing that runs after this may look at the disk: the process is gone."""
+
+
+STEPS = ("_move", "_replace", "_append", "_mark")
+
+
+def die_before_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    left = iter(range(number))
+
+    def dying(step: Callable[..., None]) -> Callable[..., None]:
+        def run(*args: Any) -> None:
+            if next(left, None) is None:
+                raise Killed
+            step(*args)
+
+        return run
+
+    for name in STEPS:
+        monkeypatch.setattr(journal, name, dying(getattr(journal, name)))
+
+
+def no_foreign(path: str, data: bytes) -> bool:
+    return False
+
+
+def small_changes() -> Changes:
+    return Changes(
+        files={"a.json": b'{"a": 1}\n', "deep/er/b.json": b"{}\n", "gone.json": None},
+        appends={"log.jsonl": (4, b'{"n": 2}\n{"n": 3}\n')},
+        marks={"index/ready/any/0/1": True, "index/ready/any/0/2": False},
+    )
+
+
+def a_directory(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    put(root / "gone.json", "{}")
+    put(root / "log.jsonl", "one\n")
+    put(root / "index/ready/any/0/2", "")
+    (root / ".teams").mkdir()
+    return root
+
+
+def user_files(root: Path) -> dict[str, bytes]:
+    return {path: data for path, data in content_of(root).items() if not path.endswith(".journal")}
+
+
+# -- the journal itself ------------------------------------------------------------------
+
+
+def test_a_record_is_applied_by_whoever_finds_it_and_a_torn_one_never_was(tmp_path: Path) -> None:
+    root = a_directory(tmp_path)
+    before = user_files(root)
+    Journal(str(root), no_foreign).commit(small_changes())
+    whole = (root / ".teams/.journal").read_bytes()
+    Journal(str(root), no_foreign).recover()
+    after = user_files(root)
+    assert after["log.jsonl"] == b'one\n{"n": 2}\n{"n": 3}\n'
+    for length in [*range(0, len(whole), 7), len(whole) - 1]:
+        torn = tmp_path / f"torn{length}"
+        shutil.copytree(a_directory(tmp_path / str(length)), torn)
+        (torn / ".teams/.journal").write_bytes(whole[:length])
+        found = Journal(str(torn), no_foreign)
+        # The last byte is a newline that nothing depends on.
+        assert found.recover() is (length == len(whole) - 1)
+        assert user_files(torn) == (after if length == len(whole) - 1 else before)
+        assert not found.is_pending()
+        found.commit(small_changes())
+        found.recover()
+        assert user_files(torn) == after
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_applying_can_stop_anywhere_and_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    root = a_directory(tmp_path)
+    found = Journal(str(root), no_foreign)
+    found.commit(small_changes())
+    with monkeypatch.context() as patch:
+        die_before_step(patch, number)
+        if number < 5:
+            with pytest.raises(Killed):
+                found.recover()
+        else:
+            found.recover()
+    if number < 5:
+        assert found.is_pending()
+        found.recover()
+    assert not found.is_pending()
+    assert user_files(root) == {
+        "a.json": b'{"a": 1}\n',
+        "deep/er/b.json": b"{}\n",
+        "log.jsonl": b'one\n{"n": 2}\n{"n": 3}\n',
+        "index/ready/any/0/1": b"",
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ("one\n", "one\nA\nB\n"),
+        ("one", "one\nA\nB\n"),
+        ("one\nA\n", "one\nA\nB\n"),
+        ("one\nA\nB\n", "one\nA\nB\n"),
+        ("one\nforeign\n", "one\nforeign\nA\nB\n"),
+        ("one\nforeign", "one\nforeign\nA\nB\n"),
+        ("one\nA\nforeign\n", "one\nA\nforeign\nB\n"),
+        ("one\nA\nB\nforeign\n", "one\nA\nB\nforeign\n"),
+    ],
+)
+def test_an_append_completes_what_is_missing_and_overwrites_nobody(tmp_path: Path, there: str, expected: str) -> None:
+    root = a_directory(tmp_path)
+    (root / "log.jsonl").write_text(there)
+    for _ in range(2):
+        journal.apply(str(root), Changes(appends={"log.jsonl": (4, b"A\nB\n")}))
+        assert (root / "log.jsonl").read_text() == expected
+
+
+def test_a_line_of_ours_is_found_in_an_inbox_that_was_emptied_before_it_was_written(tmp_path: Path) -> None:
+    root = a_directory(tmp_path)
+    put(root / "ann_inbox.jsonl", "x" * 100)
+    found = Journal(str(root), no_foreign)
+    found.commit(Changes(appends={"ann_inbox.jsonl": (100, b'{"id": 7}\n')}))
+    (root / "ann_inbox.jsonl").write_text('{"id": 7}\n')
+    found.recover()
+    assert (root / "ann_inbox.jsonl").read_text() == '{"id": 7}\n'
+
+
+def test_a_torn_line_of_ours_is_completed(tmp_path: Path) -> None:
+    root = a_directory(tmp_path)
+    (root / "log.jsonl").write_text('one\n{"n": 1}\n{"n"')
+    journal.apply(str(root), Changes(appends={"log.jsonl": (4, b'{"n": 1}\n{"n": 2}\n')}))
+    assert (root / "log.jsonl").read_text() == 'one\n{"n": 1}\n{"n": 2}\n'
+
+
+# -- through the verbs -------------------------------------------------------------------
+
+
+async def a_chain(store: FilesStore) -> int:
+    """One blocker with three dependents: completing it changes five files and more."""
+    team = await store.create_team("default")
+    user = user_of(team.id)
+    await store.create_task(user, "blocker")
+    for _ in range(3):
+        await store.create_task(user, "dependent", blocked_by=[1])
+    return team.id
+
+
+async def check_chain(store: FilesStore, team_id: int) -> bool:
+    """Everything or nothing of the completion has happened; which?"""
+    blocker, *others = await store.list_tasks(team_id)
+    dependents = [task for task in others if task.blocked_by]
+    is_done = blocker.status is TaskStatus.COMPLETED
+    assert [task.open_blockers for task in dependents] == [0 if is_done else 1] * 3
+    told = await kinds(store, team_id)
+    assert told.count(EventKind.TASK_COMPLETED) == (1 if is_done else 0)
+    assert told.count(EventKind.TASK_UNBLOCKED) == (3 if is_done else 0)
+    worker = await store.register_worker()
+    cat = (await store.join_member(worker.id, team_id, "cat")).ref
+    claimed = await store.claim_next_task(cat)
+    assert claimed is not None
+    assert claimed.id == (2 if is_done else 1)
+    return is_done
+
+
+async def test_a_kill_at_any_step_of_applying_leaves_the_whole_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    while True:
+        directory = tmp_path / str(steps)
+        async with files(directory) as store:
+            team_id = await a_chain(store)
+            with monkeypatch.context() as patch:
+                die_before_step(patch, steps)
+                try:
+                    await store.complete_task(user_of(team_id), 1)
+                except Killed:
+                    pass
+                else:
+                    break
+            # Another process, while this one is frozen at the moment of its death.
+            async with files(directory) as other:
+                assert await check_chain(other, team_id), "it was in the journal, so it has happened"
+        steps += 1
+    assert steps > 8
+
+
+async def test_a_kill_before_the_record_is_whole_leaves_nothing_of_the_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with files(tmp_path / "live") as store:
+        team_id = await a_chain(store)
+        size = (tmp_path / "live/.teams/.journal").stat().st_size
+        await store.complete_task(user_of(team_id), 1)
+        whole = (tmp_path / "live/.teams/.journal").read_bytes()
+    assert len(whole) > size > 0
+    for length in (size, size + 1, size + 50, (size + len(whole)) // 2, len(whole) - 2):
+        directory = tmp_path / str(length)
+        async with files(directory) as store:
+            again = await a_chain(store)
+        # The same bytes at the end of another store's journal: cut off, they mean nothing there.
+        with (directory / ".teams/.journal").open("wb") as file:
+            file.write(whole[:96] + whole[size:length])
+        async with files(directory) as store:
+            assert not await check_chain(store, again)
+
+
+async def test_after_a_power_cut_everything_that_was_acknowledged_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, dead = tmp_path / "live", tmp_path / "dead"
+    async with files(live) as store:
+        team_id = await a_chain(store)
+    assert (live / ".teams/.journal").read_bytes() == b""
+    # What was on the disk when the last flush of everything ended …
+    shutil.copytree(live, dead)
+    async with files(live) as store:
+        user = user_of(team_id)
+        await store.complete_task(user, 1)
+        for number in range(3):
+            await store.send(user, "lead", f"mail {number}")
+        await store.create_task(user, "five")
+        await store.update_task(user, 5, TaskChanges(description="more"))
+        # … and of all that followed, only the journal reached it, and parts of some files.
+        shutil.copy(live / ".teams/.journal", dead / ".teams/.journal")
+        for name in (".tasks/task_2.json", ".teams/default/lead_inbox.jsonl", ".teams/default/events.jsonl"):
+            half = (live / name).read_bytes()
+            (dead / name).write_bytes(half[: len(half) * 2 // 3])
+        expected = {path: data for path, data in content_of(live).items() if ".index" not in path and "/." not in path}
+    monkeypatch.setattr(journal, "boot_id", lambda: "another-boot")
+    monkeypatch.setattr("bullpen.stores.files.reconcile.boot_id", lambda: "another-boot")
+    async with files(dead) as store:
+        assert [message.content for message in await store.list_mail(team_id, "lead")] == ["mail 0", "mail 1", "mail 2"]
+        assert {path: content_of(dead)[path] for path in expected} == expected
+        assert await check_chain(store, team_id)
+
+
+async def test_after_a_power_cut_a_task_that_somebody_else_wrote_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with files(tmp_path / "live") as store:
+        team_id = await a_chain(store)
+        shutil.copytree(tmp_path / "live", tmp_path / "dead")
+    put(tmp_path / "dead/.tasks/task_2.json", {"id": 2, "subject": "written by hand", "status": "completed"})
+    monkeypatch.setattr(journal, "boot_id", lambda: "another-boot")
+    monkeypatch.setattr("bullpen.stores.files.reconcile.boot_id", lambda: "another-boot")
+    async with files(tmp_path / "dead") as store:
+        task = await store.get_task(team_id, 2)
+        assert (task.subject, task.status) == ("written by hand", TaskStatus.COMPLETED)
+
+
+async def test_a_team_that_is_made_anew_is_moved_whole_whenever_the_process_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for steps in range(5):
+        directory = tmp_path / str(steps)
+        async with files(directory) as store:
+            old = await a_chain(store)
+            await store.delete_team(user_of(old))
+            with monkeypatch.context() as patch:
+                die_before_step(patch, steps)
+                with pytest.raises(Killed):
+                    await store.create_team("default", goal="again")
+            async with files(directory) as other:
+                new = await other.find_team("default")
+                assert new is not None
+                assert (new.goal, new.generation) == ("again", 2)
+                assert await other.list_tasks(new.id) == []
+                assert len(await other.list_tasks(old)) == 4
+                assert await kinds(other, new.id) == [EventKind.TEAM_CREATED]
+
+
+# -- the disk ----------------------------------------------------------------------------
+
+
+def full(*args: Any) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_a_disk_that_is_full_before_the_record_is_written_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with files(tmp_path) as store:
+        team_id = await a_chain(store)
+        before = content_of(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            with pytest.raises(StoreUnavailable, match="the disk is full"):
+                await store.complete_task(user_of(team_id), 1)
+        after = content_of(tmp_path)
+        for path in (".teams/.journal", ".teams/default/events.jsonl", ".tasks/task_1.json"):
+            assert after[path] == before[path]
+        await store.complete_task(user_of(team_id), 1)
+        assert await check_chain(store, team_id)
+
+
+async def test_a_disk_that_is_full_while_applying_loses_nothing_that_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with files(tmp_path) as store:
+        team_id = await a_chain(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "_append", full)
+            task = await store.complete_task(user_of(team_id), 1)
+            assert task.status is TaskStatus.COMPLETED
+            with pytest.raises(StoreUnavailable, match="the disk is full"):
+                await store.create_task(user_of(team_id), "no room")
+            with pytest.raises(StoreUnavailable, match="the disk is full"):
+                await store.list_tasks(team_id)
+        assert await check_chain(store, team_id)
+        assert len(await store.list_tasks(team_id)) == 4
+
+
+async def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    put(tmp_path / "file", "in the way")
+    async with files(tmp_path / "file/store") as store:
+        assert await store.list_teams() == []
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            await store.create_team("crew")
+    sealed = tmp_path / "sealed"
+    sealed.mkdir()
+    async with files(sealed) as store:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "makedirs", _read_only)
+            with pytest.raises(StoreUnavailable, match="cannot be written: Read-only file system"):
+                await store.create_team("crew")
+        await store.create_team("crew")
+
+
+def _read_only(*args: Any, **kwargs: Any) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+async def test_whoever_waits_too_long_is_told_who_holds_the_store(tmp_path: Path) -> None:
+    holder = f"""
+import fcntl, os, sys
+file = open({str(tmp_path / ".teams/.lock")!r}, "r+")
+fcntl.flock(file, fcntl.LOCK_EX)
+file.write(f"{{os.getpid():<10}}"); file.flush()
+print("held", flush=True)
+sys.stdin.read()
+"""
+    async with files(tmp_path, patience_seconds=0.2) as store:
+        await store.create_team("crew")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", holder, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"held\n"
+        with pytest.raises(StoreUnavailable, match=f"process {process.pid}"):
+            await store.create_team("late")
+        with pytest.raises(StoreUnavailable, match=f"process {process.pid}"):
+            await store.list_teams()
+        await process.communicate(b"")
+        assert [team.name for team in await store.list_teams()] == ["crew"]
+
+
+async def test_a_store_that_was_removed_and_made_anew_is_locked_anew(tmp_path: Path) -> None:
+    async with files(tmp_path / "store") as store:
+        await store.create_team("old")
+        shutil.rmtree(tmp_path / "store")
+        assert await store.list_teams() == []
+        async with files(tmp_path / "store") as other:
+            await other.create_team("new")
+            await store.create_team("newer")
+            assert [team.name for team in await other.list_teams()] == ["new", "newer"]
+
+
+# -- real kills --------------------------------------------------------------------------
+
+VICTIM = """
+import asyncio, sys
+from pathlib import Path
+from bullpen.clock import SystemClock
+from bullpen.domain.member import MemberRef
+from bullpen.stores.files import FilesStore
+
+async def main():
+    directory, team_id = Path(sys.argv[1]), int(sys.argv[2])
+    user = MemberRef(team_id, "user", 0)
+    async with FilesStore("files:", directory, SystemClock()) as store:
+        while True:
+            blocker = await store.create_task(user, "blocker")
+            for _ in range(2):
+                await store.create_task(user, "dependent", blocked_by=[blocker.id])
+            await store.complete_task(user, blocker.id)
+            await store.send(user, "lead", f"done {blocker.id}")
+            print(blocker.id, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_killed_at_any_moment_leaves_whole_verbs(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team_id = (await store.create_team("default")).id
+    acknowledged: list[int] = []
+    for rounds in range(1, 7):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", VICTIM, str(tmp_path), str(team_id), stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        acknowledged += [int(await process.stdout.readline()) for _ in range(rounds)]
+        process.send_signal(signal.SIGKILL)
+        rest, _ = await process.communicate()
+        acknowledged += [int(line) for line in rest.splitlines()]
+    async with files(tmp_path) as store:
+        await _check_whole(store, user_of(team_id), acknowledged)
+
+
+async def _check_whole(store: FilesStore, user: MemberRef, acknowledged: list[int]) -> None:
+    tasks = {task.id: task for task in await store.list_tasks(user.team_id)}
+    assert list(tasks) == list(range(1, len(tasks) + 1))
+    for task in tasks.values():
+        assert all(task.id in tasks[dependent].blocked_by for dependent in task.blocks)
+        assert all(task.id in tasks[blocker].blocks for blocker in task.blocked_by)
+        open_ones = [blocker for blocker in task.blocked_by if tasks[blocker].status is not TaskStatus.COMPLETED]
+        assert task.open_blockers == len(open_ones)
+    events = await store.list_events(user.team_id, limit=10_000)
+    created = [event.data["task"] for event in events if event.kind == EventKind.TASK_CREATED]
+    completed = [event.data["task"] for event in events if event.kind == EventKind.TASK_COMPLETED]
+    sent = [event.data["message"] for event in events if event.kind == EventKind.MESSAGE_SENT]
+    assert created == list(tasks)
+    assert completed == [task.id for task in tasks.values() if task.status is TaskStatus.COMPLETED]
+    mail = await store.list_mail(user.team_id, "lead", limit=10_000)
+    assert [message.id for message in mail] == sent
+    assert {f"done {number}" for number in acknowledged} <= {message.content for message in mail}
+    assert len(mail) == len({message.content for message in mail})

@@ -1,0 +1,91 @@
+"""A connection that is lost costs nothing and doubles nothing, whenever it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from bullpen.domain.event import EventKind
+from bullpen.errors import StoreUnavailable
+from bullpen.stores import open_store
+from tests.support.postgres_proxy import Cut, proxied
+from tests.support.stores import all_events, create_team, opened
+from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
+@pytest.mark.parametrize("operation_id", [None, "op-1"])
+async def test_a_connection_lost_during_commit_neither_loses_nor_doubles_the_verb(
+    postgres_url: str, cut: Cut, operation_id: str | None
+) -> None:
+    async with proxied(postgres_url) as proxy, opened(proxy.url) as store:
+        team, user = await create_team(store)
+        proxy.next_cut = cut
+        task = await store.create_task(user, "once", operation_id=operation_id)
+        assert proxy.cuts == 1
+        assert [found.id for found in await store.list_tasks(team.id)] == [task.id]
+        created = [event for event in await all_events(store, team.id) if event.kind == EventKind.TASK_CREATED]
+        assert [event.data["task"] for event in created] == [task.id]
+
+
+async def test_who_waits_in_this_process_is_rung_though_the_answer_to_commit_was_lost(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy, opened(proxy.url) as store:
+        team, user = await create_team(store)
+        async with store.listen_events(team.id) as bell:
+            bell.clear()
+            proxy.next_cut = Cut.AFTER
+            await store.create_task(user, "x")
+            assert await bell.wait(BOUND_SECONDS)
+
+
+async def test_a_verb_whose_fate_cannot_be_found_out_says_so(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy, open_store(proxy.url, patience_seconds=0.3) as store:
+        team, user = await create_team(store)
+        proxy.refuses = True
+        proxy.next_cut = Cut.AFTER
+        with pytest.raises(StoreUnavailable, match="look before you repeat"):
+            await store.create_task(user, "perhaps")
+        proxy.refuses = False
+        assert len(await store.list_tasks(team.id)) == 1
+
+
+async def test_a_verb_whose_connection_is_killed_before_commit_is_run_again(postgres_url: str) -> None:
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as holder:
+        team, user = await create_team(store)
+        await holder.execute("SELECT * FROM team FOR UPDATE")
+        creating = asyncio.create_task(store.create_task(user, "again"))
+        victim = await backend_that_waits(postgres_url)
+        await ask(postgres_url, "SELECT pg_terminate_backend(%s)", [victim])
+        await holder.rollback()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert (await creating).id == 1
+        assert len(await store.list_tasks(team.id)) == 1
+
+
+async def test_a_deadlock_is_run_again(postgres_url: str) -> None:
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, user = await create_team(store)
+        for subject in ("one", "two"):
+            await store.create_task(user, subject)
+        await other.execute("SET deadlock_timeout = '1h'")
+        await other.execute("SELECT * FROM member WHERE name_key = 'user' FOR UPDATE")
+        # The verb holds the team and waits for its member; we hold the member and wait for the team.
+        creating = asyncio.create_task(store.create_task(user, "three"))
+        await backend_that_waits(postgres_url)
+        async with asyncio.timeout(BOUND_SECONDS):
+            await other.execute("UPDATE team SET goal = 'g'")
+            await other.commit()
+            assert (await creating).id == 3
+        assert (await store.get_team(team.id)).goal == "g"
+
+
+async def test_the_same_operation_sent_twice_at_once_happens_once(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as two:
+        team, user = await create_team(one)
+        sent = await asyncio.gather(
+            *(store.send(user, "lead", "hello", operation_id="same") for store in (one, two) for _ in range(8))
+        )
+        assert len({receipts[0].message.id for receipts in sent}) == 1
+        assert len(await one.list_mail(team.id, "lead")) == 1

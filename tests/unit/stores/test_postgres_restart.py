@@ -1,0 +1,99 @@
+"""The server goes away and comes back: whoever waits is woken, whoever writes goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bullpen.errors import StoreUnavailable
+from bullpen.stores import open_store
+from tests.support.postgres import PrivateServer
+from tests.support.stores import create_team, join, opened
+from tests.unit.stores.postgres_server import BOUND_SECONDS
+
+
+async def _restart(server: PrivateServer, *, kill: bool) -> None:
+    await asyncio.to_thread(server.kill9 if kill else server.stop)
+    await asyncio.to_thread(server.start)
+
+
+@pytest.mark.parametrize("kill", [True, False])
+async def test_a_sleeper_is_woken_by_mail_sent_after_a_restart(private_postgres: PrivateServer, kill: bool) -> None:
+    async with opened(private_postgres.url) as store, opened(private_postgres.url) as other:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        async with store.listen_member(ana) as bell, asyncio.timeout(BOUND_SECONDS):
+            bell.clear()
+            await _restart(private_postgres, kill=kill)
+            await other.send(user, "ana", "after the restart")
+            while not (mail := await store.take_mail(ana)):
+                assert await bell.wait()
+                bell.clear()
+            assert [message.content for message in mail.messages] == ["after the restart"]
+
+
+async def test_followers_and_workers_are_heard_again_after_a_restart(private_postgres: PrivateServer) -> None:
+    async with opened(private_postgres.url) as store, opened(private_postgres.url) as other:
+        team, user = await create_team(store)
+        async with (
+            store.listen_events(team.id) as log_bell,
+            store.listen_wanted() as wanted_bell,
+            asyncio.timeout(BOUND_SECONDS),
+        ):
+            for bell in (log_bell, wanted_bell):
+                bell.clear()
+            await _restart(private_postgres, kill=True)
+            # Everyone looks once when the connection is back; from then on notices arrive again.
+            for bell in (log_bell, wanted_bell):
+                assert await bell.wait()
+                bell.clear()
+            await other.spawn_member(user, "ben")
+            for bell in (log_bell, wanted_bell):
+                assert await bell.wait()
+
+
+async def test_writers_go_on_through_a_restart_and_nothing_is_done_twice(private_postgres: PrivateServer) -> None:
+    async with opened(private_postgres.url, patience_seconds=60.0) as store:
+        team, user = await create_team(store)
+        created: list[int] = []
+        enough = asyncio.Event()
+
+        async def write() -> None:
+            while not enough.is_set():
+                created.append((await store.create_task(user, "x")).id)
+
+        writers = [asyncio.create_task(write()) for _ in range(4)]
+        async with asyncio.timeout(2 * BOUND_SECONDS):
+            for kill in (True, False):
+                before = len(created)
+                await _restart(private_postgres, kill=kill)
+                while len(created) < before + 20:
+                    await asyncio.sleep(0.01)
+            enough.set()
+            await asyncio.gather(*writers)
+        assert sorted(created) == [task.id for task in await store.list_tasks(team.id)]
+
+
+async def test_a_server_that_stays_away_is_an_error_within_the_patience_and_forgotten_when_it_is_back(
+    private_postgres: PrivateServer,
+) -> None:
+    async with open_store(private_postgres.url, patience_seconds=0.5) as store:
+        team, user = await create_team(store)
+        await asyncio.to_thread(private_postgres.stop)
+        async with asyncio.timeout(BOUND_SECONDS):
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await store.create_task(user, "x")
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await store.list_tasks(team.id)
+        await asyncio.to_thread(private_postgres.start)
+        assert (await store.create_task(user, "x")).id == 1
+
+
+async def test_a_store_is_closed_in_good_order_though_its_server_is_gone(private_postgres: PrivateServer) -> None:
+    async with asyncio.timeout(BOUND_SECONDS):
+        async with open_store(private_postgres.url, patience_seconds=0.2) as store:
+            team, _ = await create_team(store)
+            ana = (await join(store, team.id, "ana")).ref
+            async with store.listen_member(ana), store.listen_events(team.id):
+                await asyncio.to_thread(private_postgres.kill9)

@@ -1,0 +1,107 @@
+"""The tables appear with the first write, once, and never by looking."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bullpen.errors import NotFound, SchemaTooNew, StoreError, StoreUnavailable
+from bullpen.store import BEGINNING
+from bullpen.stores import open_store
+from bullpen.stores.sql import migration
+from tests.support.processes import Crew, Line, release
+from tests.support.stores import create_team, opened
+from tests.unit.stores.postgres_server import ask
+
+TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+
+
+async def create_a_team(line: Line, url: str, name: str) -> None:
+    async with opened(url) as store:
+        await line.meet()
+        team = await store.create_team(name)
+        await line.say("created", id=team.id)
+
+
+async def test_processes_that_open_an_empty_database_at_the_same_moment_all_succeed(
+    postgres_url: str, crew: Crew
+) -> None:
+    children = [crew.start(create_a_team, url=postgres_url, name=f"team-{number}") for number in range(6)]
+    await release(children)
+    ids = {(await child.hear("created"))["id"] for child in children}
+    assert len(ids) == 6
+    assert await ask(postgres_url, "SELECT count(*) FROM schema_version") == [(1,)]
+
+
+async def test_looking_creates_nothing_and_sees_an_empty_store(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        assert await store.list_teams() == []
+        assert await store.find_team("crew") is None
+        assert await store.list_events(1) == []
+        with pytest.raises(NotFound):
+            await store.get_task(1, 1)
+        position = await store.last_position(1)
+        assert await ask(postgres_url, TABLES) == []
+        team, _ = await create_team(store)
+        assert await store.list_events(team.id, after=position) == await store.list_events(team.id, after=BEGINNING)
+
+
+async def test_who_follows_before_there_are_tables_sees_what_then_comes(postgres_url: str) -> None:
+    async with opened(postgres_url) as store, opened(postgres_url) as other:
+        following = aiter(store.follow_events(1))
+        first = asyncio.ensure_future(anext(following))
+        team = await other.create_team("crew")
+        async with asyncio.timeout(30):
+            assert (await first).team_id == team.id
+        await following.aclose()  # type: ignore[attr-defined]
+
+
+async def test_tables_lie_in_the_schema_that_the_url_names(postgres_url: str) -> None:
+    await ask(postgres_url, "CREATE SCHEMA mine")
+    async with opened(f"{postgres_url}&options=-csearch_path%3Dmine") as store, opened(postgres_url) as public:
+        await create_team(store)
+        assert await public.list_teams() == []
+    assert await ask(postgres_url, "SELECT to_regclass('mine.task') IS NOT NULL, to_regclass('public.task') IS NULL") == [
+        (True, True)
+    ]
+
+
+async def test_a_schema_that_does_not_exist_is_named_as_the_reason(postgres_url: str) -> None:
+    async with opened(f"{postgres_url}&options=-csearch_path%3Dnowhere") as store:
+        assert await store.list_teams() == []
+        with pytest.raises(StoreError, match="search_path"):
+            await store.create_team("crew")
+
+
+async def test_tables_of_somebody_else_are_left_alone(postgres_url: str) -> None:
+    await ask(postgres_url, "CREATE TABLE task (mine text)")
+    async with opened(postgres_url) as store:
+        with pytest.raises(StoreError, match="somebody else"):
+            await store.create_team("crew")
+    assert await ask(postgres_url, TABLES) == [("task",)]
+
+
+async def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_not(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await create_team(store)
+    await ask(postgres_url, "UPDATE schema_version SET minor = 99")
+    async with opened(postgres_url) as store:
+        assert len(await store.list_teams()) == 1
+        await store.create_team("another")
+    await ask(postgres_url, "UPDATE schema_version SET major = 99")
+    with pytest.raises(SchemaTooNew, match=r"99\.99"):
+        async with opened(postgres_url):
+            pass
+
+
+async def test_a_major_step_is_refused_while_an_older_worker_lives(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(postgres_url) as store:
+        await create_team(store)
+        worker = await store.register_worker()
+        monkeypatch.setattr(migration, "_files", lambda dialect: {(1, 0): "1.0_ground.sql", (2, 0): "2.0_next.sql"})
+        async with open_store(postgres_url) as newer:
+            with pytest.raises(StoreUnavailable, match=f"worker {worker.id} still runs an older Bullpen"):
+                await newer.create_team("another")
