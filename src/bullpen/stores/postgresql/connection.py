@@ -1,0 +1,139 @@
+"""Opening a connection to PostgreSQL, and what its errors mean to a user.
+
+No message contains a password: a URL that cannot be understood is not repeated,
+and of one that can only host, port, database and user are named.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from bullpen.errors import AlreadyClaimed, BullpenError, Conflict, StoreError, StoreUnavailable, UsageError
+from bullpen.stores.postgresql.wire import Lost, Notice, Wire, first_line, one_line
+
+# psycopg warns there about what it then also raises; without a handler that would reach the terminal.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
+# A peer that vanishes without a word is noticed after about 15 seconds. What the URL says goes first.
+_DEFAULTS: Mapping[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "fallback_application_name": "bullpen",
+    "client_encoding": "UTF8",
+}
+
+# Durable whatever the server's default is, if it is not stricter. Plans do not depend on the values: the partial
+# indexes are chosen by literals, and a plan made while a table was empty must not be a scan. A process that is
+# frozen inside a transaction loses it instead of blocking everyone.
+_SESSION = """
+    SELECT set_config('synchronous_commit',
+             CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
+           set_config('default_transaction_isolation', 'read committed', false),
+           set_config('TimeZone', 'UTC', false),
+           set_config('plan_cache_mode', 'force_generic_plan', false),
+           set_config('enable_seqscan', 'off', false),
+           set_config('jit', 'off', false),
+           set_config('client_min_messages', 'error', false),
+           set_config('lock_timeout', '10s', false),
+           set_config('idle_in_transaction_session_timeout', '20s', false)
+"""
+_SERVER = "SELECT clock_timestamp(), current_setting('server_version_num')::bigint"
+
+_OLDEST_SERVER = 140_000
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    conninfo: str
+    where: str
+    """For people: user, host, port and database, never the password."""
+
+
+def parse_url(url: str) -> Address:
+    try:
+        given = conninfo_to_dict(url)
+        conninfo = make_conninfo(**{**_DEFAULTS, **given})
+    except psycopg.Error:
+        raise UsageError(
+            "this PostgreSQL URL cannot be understood (not repeated here, for the sake of its password): "
+            "use postgresql://USER@HOST:PORT/DATABASE"
+        ) from None
+    host = given.get("host") or given.get("hostaddr") or "localhost"
+    port = f":{given['port']}" if given.get("port") else ""
+    user = f"{given['user']}@" if given.get("user") else ""
+    return Address(conninfo, f"{user}{host}{port}/{given.get('dbname') or ''}")
+
+
+async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wire, timedelta]:
+    """Also how much the server's clock is ahead of ours, as far as a round trip can tell."""
+    try:
+        connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
+    except psycopg.Error as error:
+        raise StoreUnavailable(f"PostgreSQL at {address.where} cannot be reached: {_cause(error)}") from None
+    wire = Wire(connection, on_notice)
+    try:
+        wire.attend()
+        before = datetime.now(UTC)
+        await wire.ask(_SESSION)
+        [(now, version)] = await wire.ask(_SERVER)
+        between = before + (datetime.now(UTC) - before) / 2
+    except BaseException as error:
+        wire.close()
+        if isinstance(error, Lost):
+            raise StoreUnavailable(f"PostgreSQL at {address.where} hung up: {error}") from None
+        if isinstance(error, psycopg.Error):
+            raise explained(error, address.where) from error
+        raise
+    if version < _OLDEST_SERVER:
+        wire.close()
+        raise StoreError(f"PostgreSQL at {address.where} is too old ({version // 10_000}): 14 or newer is needed")
+    return wire, now - between
+
+
+def _cause(error: psycopg.Error) -> str:
+    """libpq names the address first, which we do in our own words; what the server said stands last."""
+    text = one_line(str(error))
+    for mark in ("FATAL: ", "failed: "):
+        if mark in text:
+            return text.rpartition(mark)[2].strip()
+    return text
+
+
+def explained(error: psycopg.Error, where: str) -> BullpenError:
+    """The error of one statement as ours: what happened, in words that help. Its transaction is undone."""
+    text = first_line(error)
+    match error:
+        case errors.UniqueViolation() if error.diag.constraint_name == "task_in_progress":
+            return AlreadyClaimed("the claimer has another task in progress: complete, fail or release it first")
+        case errors.UniqueViolation():
+            return Conflict("somebody else wrote the same thing at the same moment; look again")
+        case errors.DeadlockDetected() | errors.SerializationFailure():
+            return StoreUnavailable("the database is too busy with the same rows; nothing was changed, try again")
+        case errors.LockNotAvailable() | errors.QueryCanceled():
+            return StoreUnavailable(f"PostgreSQL at {where} gave up waiting ({text}); nothing was changed, try again")
+        case errors.ReadOnlySqlTransaction():
+            return StoreUnavailable(f"PostgreSQL at {where} is read-only (a standby?); nothing was changed")
+        case errors.DiskFull():
+            return StoreUnavailable(f"the disk of PostgreSQL at {where} is full; nothing was changed: make room there")
+        case errors.InsufficientPrivilege():
+            return StoreError(f"PostgreSQL at {where} does not allow that: {text}")
+        case errors.NumericValueOutOfRange():
+            return UsageError("a number is too large to be one of this store's")
+        case errors.UndefinedTable() | errors.UndefinedColumn():
+            return StoreError(
+                f"the tables at {where} are not those of a Bullpen store ({text}): choose another database"
+            )
+        case psycopg.OperationalError():
+            return StoreUnavailable(f"PostgreSQL at {where} failed: {text}; nothing was changed")
+    return StoreError(f"PostgreSQL refused: {text}")

@@ -1,0 +1,101 @@
+"""The connections of a store object: as many as verbs run at once, at most `size`.
+
+psycopg's own pool costs 70 us a verb, hides why a server cannot be reached behind
+a timeout, and tries again in the background. Here whoever needs a connection opens
+it and gets the reason at once.
+
+A connection that rests is looked at before it is handed out (one read, no round
+trip), so after a restart of the server nobody gets a dead one. Once the store has
+been reached, a server that is gone is waited for, `patience_seconds` at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.postgresql.wire import Wire
+
+_MAX_IDLE_SECONDS = 300.0
+# Those in front are verbs of this process; each ends or gives up by itself.
+_QUEUE_SECONDS = 30.0
+
+
+class Pool:
+    def __init__(self, connect: Callable[[], Awaitable[Wire]], *, size: int, patience_seconds: float) -> None:
+        self._connect = connect
+        self._size = size
+        self._patience_seconds = patience_seconds
+        self._room = asyncio.Semaphore(size)
+        self._idle: list[Wire] = []
+        self._is_open = False
+
+    @asynccontextmanager
+    async def wire(self, *, patiently: bool = True) -> AsyncIterator[Wire]:
+        """Given back afterwards, or closed if a transaction was left open on it."""
+        await self._enter()
+        try:
+            wire = self._rested() or await self._opened(patiently)
+            wire.attend()
+            try:
+                yield wire
+            finally:
+                self._give_back(wire)
+        finally:
+            self._room.release()
+
+    def open(self) -> None:
+        self._is_open = True
+
+    def close(self) -> None:
+        self._is_open = False
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _enter(self) -> None:
+        if not self._is_open:
+            raise StoreUnavailable("this store has been closed")
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            async with asyncio.timeout(_QUEUE_SECONDS):
+                await self._room.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self._size} connections were in use for {_QUEUE_SECONDS:g} s; nothing was changed, try again"
+            ) from None
+
+    def _rested(self) -> Wire | None:
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.is_usable:
+                return wire
+            wire.close()
+        return None
+
+    async def _opened(self, patiently: bool) -> Wire:
+        give_up_at = time.monotonic() + self._patience_seconds
+        pause = 0.05
+        while True:
+            try:
+                return await self._connect()
+            except StoreUnavailable:
+                if not patiently or time.monotonic() + pause > give_up_at:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    def _give_back(self, wire: Wire) -> None:
+        wire.rest()
+        if not (self._is_open and wire.is_usable and wire.is_between_transactions):
+            wire.close()
+            return
+        wire.idle_since = time.monotonic()
+        self._idle.append(wire)
+        # The last one in is the first one out, so the one at the bottom has rested longest.
+        if self._idle[0].idle_since < wire.idle_since - _MAX_IDLE_SECONDS:
+            self._idle.pop(0).close()

@@ -1,0 +1,315 @@
+"""`PostgresStore`: many machines, one database.
+
+Invariant: a verb is answered after the commit that contains it. What another
+transaction made impossible (a deadlock, the same thing inserted twice) and what was
+lost with its connection is run again; what was lost during COMMIT is asked after
+first, so that it happens once.
+
+Verbs of this process ring the board directly; other processes are told by NOTIFY,
+inside the transaction, so a notice is sent if and only if the change is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+
+from bullpen.clock import Clock, SystemClock
+from bullpen.domain.event import Event
+from bullpen.domain.member import Liveness, Member, Worker
+from bullpen.errors import StoreUnavailable
+from bullpen.store import BEGINNING, Bell
+from bullpen.stores.bells import Doorbell, NoDoorbell, events_topic, topic_of
+from bullpen.stores.postgresql import channel
+from bullpen.stores.postgresql.commit import Fate, fate_of
+from bullpen.stores.postgresql.connection import connect, explained, parse_url
+from bullpen.stores.postgresql.empty import look_at_nothing
+from bullpen.stores.postgresql.follower import Followers
+from bullpen.stores.postgresql.pool import Pool
+from bullpen.stores.postgresql.schema import migrate, stored_version
+from bullpen.stores.postgresql.switchboard import Switchboard
+from bullpen.stores.postgresql.transaction import CommitUnknown, Look, LookAgain, PostgresTransaction
+from bullpen.stores.postgresql.wire import Lost, Notice, Wire
+from bullpen.stores.transaction import Ring, Transaction
+from bullpen.stores.verbs.store import VerbStore
+from bullpen.stores.verbs.verb import Body, read
+
+T = TypeVar("T")
+
+POOL_SIZE = 16
+PATIENCE_SECONDS = 10.0
+
+# A verb that meets others again and again is run again this often, one whose connection is lost that often.
+_MAX_CLASHES = 8
+_MAX_LOSSES = 3
+_MAX_LOOKS = 20
+
+# Clocks that differ by less are left as they are: a round trip measures no better.
+_TOLERABLE = timedelta(seconds=0.5)
+
+# How long a look at the log waits for older transactions to end, in steps; then it is content with what is settled.
+_LOOK_AGAIN_AFTER = (0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06)
+_RING_AGAIN_AFTER = 0.1
+
+_CLASHES = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
+
+
+class PostgresStore(VerbStore):
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        pool_size: int = POOL_SIZE,
+        patience_seconds: float = PATIENCE_SECONDS,
+        **settings: Any,
+    ) -> None:
+        super().__init__(url, clock, **settings)
+        self._address = parse_url(url)
+        self._patience_seconds = patience_seconds
+        self._process = secrets.token_hex(6)
+        self._pool = Pool(self._connect, size=pool_size, patience_seconds=patience_seconds)
+        self._switchboard = Switchboard(self._connect, clock, self._hear, self._look_around)
+        self._following = Followers(self._pool, self._process, self._board)
+        self._has_tables = False
+        self._ahead_by = timedelta(0)
+
+    @property
+    def _doorbell(self) -> Doorbell:
+        return NoDoorbell()
+
+    async def _open(self) -> None:
+        self._pool.open()
+        async with self._translated(), self._pool.wire(patiently=False) as wire:
+            await stored_version(wire)
+
+    async def _close(self) -> None:
+        await self._following.close()
+        await self._switchboard.close()
+        self._pool.close()
+
+    async def _connect(self, on_notice: Notice | None = None) -> Wire:
+        wire, self._ahead_by = await connect(self._address, on_notice)
+        return wire
+
+    def _now(self) -> datetime:
+        """The database's time, which all machines share; a clock that was given for a test goes by itself."""
+        is_off = isinstance(self.clock, SystemClock) and abs(self._ahead_by) > _TOLERABLE
+        return self.clock.now() + self._ahead_by if is_off else self.clock.now()
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except Lost as error:
+            raise StoreUnavailable(
+                f"the connection to PostgreSQL at {self._address.where} was lost: {error}"
+            ) from error
+        except psycopg.Error as error:
+            if isinstance(error, errors.UndefinedTable):
+                self._has_tables = False
+            raise explained(error, self._address.where) from error
+
+    # -- writing -------------------------------------------------------------------------
+
+    async def _write(self, body: Body[T]) -> T:
+        clashes = losses = looks = 0
+        may_look_again = True
+        async with self._translated():
+            while True:
+                try:
+                    return await self._attempt(body, may_look_again)
+                except LookAgain as nothing:
+                    looks += 1
+                    is_there = await self._wait_for_others(nothing)
+                    may_look_again = is_there and looks < _MAX_LOOKS
+                except _CLASHES:
+                    clashes += 1
+                    if clashes > _MAX_CLASHES:
+                        raise
+                    # Two who clashed must not meet again in the same step.
+                    await asyncio.sleep(random.uniform(0, 0.002) * 2**clashes)
+                except Lost:
+                    losses += 1
+                    if losses > _MAX_LOSSES:
+                        raise
+
+    async def _attempt(self, body: Body[T], may_look_again: bool) -> T:
+        async with self._pool.wire() as wire:
+            if not self._has_tables:
+                await migrate(wire)
+                self._has_tables = True
+            tx = PostgresTransaction(
+                wire,
+                self._now(),
+                process=self._process,
+                own_workers=self._workers,
+                may_look_again=may_look_again,
+            )
+            try:
+                result = await body(tx)
+                rings = await self._finish(tx)
+            except BaseException:
+                with suppress(Lost):
+                    await tx.roll_back()
+                raise
+            self._ring(rings)
+            wire.raise_cancellation()
+        return result
+
+    async def _wait_for_others(self, nothing: LookAgain) -> bool:
+        """In a transaction of its own, which holds nothing else: is something there after that?"""
+        async with self._pool.wire() as wire:
+            with suppress(errors.LockNotAvailable):
+                answers = await wire.run([*nothing.holders, *nothing.places])
+                return any(answer.rows for answer in answers[len(nothing.holders) :])
+        return True
+
+    async def _finish(self, tx: PostgresTransaction) -> list[Ring]:
+        try:
+            return await tx.finish()
+        except CommitUnknown as unknown:
+            fate = await fate_of(unknown.transaction_id, self._connect, patience_seconds=self._patience_seconds)
+            match fate:
+                case Fate.COMMITTED:
+                    return tx.rings
+                case Fate.ABORTED:
+                    raise Lost("the transaction was undone") from unknown
+            if tx.operation_id is not None:
+                raise Lost("it is not known whether it was stored") from unknown
+            raise StoreUnavailable(
+                f"the connection to PostgreSQL at {self._address.where} was lost during COMMIT, "
+                "and whether the change was stored cannot be found out: look before you repeat it"
+            ) from unknown
+
+    def _ring(self, rings: Sequence[Ring]) -> None:
+        for ring in rings:
+            self._board.ring(topic_of(ring))
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def _read(self, body: Body[T]) -> T:
+        losses = 0
+        async with self._translated():
+            while True:
+                try:
+                    return await self._look(body)
+                except Lost:
+                    losses += 1
+                    if losses > _MAX_LOSSES:
+                        raise
+
+    async def _look(self, body: Body[T]) -> T:
+        async with self._pool.wire() as wire:
+            if not self._has_tables and await stored_version(wire) is None:
+                return look_at_nothing(body, self._now())
+            tx = PostgresTransaction(wire, self._now(), looks_only=True)
+            try:
+                return await body(tx)
+            finally:
+                with suppress(Lost):
+                    await tx.roll_back()
+
+    # -- the log -------------------------------------------------------------------------
+
+    async def list_events(self, team_id: int, *, after: str = BEGINNING, limit: int = 1000) -> list[Event]:
+        """Waits a moment for older transactions, so that what has returned is seen. One open for long holds it back."""
+        look = await self._look_at_events(team_id, after, limit)
+        for pause in _LOOK_AGAIN_AFTER:
+            if not look.is_behind:
+                return look.events
+            await asyncio.sleep(pause)
+            look = await self._look_at_events(team_id, after, limit)
+        if look.is_behind:
+            self._ring_again(team_id)
+        return look.events
+
+    async def last_position(self, team_id: int) -> str:
+        position, is_behind = await self._look_at_end(team_id)
+        for pause in _LOOK_AGAIN_AFTER:
+            if not is_behind:
+                break
+            await asyncio.sleep(pause)
+            position, is_behind = await self._look_at_end(team_id)
+        return position
+
+    @read
+    async def _look_at_events(tx: Transaction, team_id: int, after: str, limit: int) -> Look:
+        if isinstance(tx, PostgresTransaction):
+            return await tx.look_at_events(team_id, after, limit)
+        return Look(await tx.list_events(team_id, after, limit), is_behind=False)
+
+    @read
+    async def _look_at_end(tx: Transaction, team_id: int) -> tuple[str, bool]:
+        if isinstance(tx, PostgresTransaction):
+            return await tx.look_at_end(team_id)
+        return await tx.last_position(team_id), False
+
+    def _ring_again(self, team_id: int) -> None:
+        """There is more than may be seen yet. Whoever sleeps now looks again soon, though nothing new is committed."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(_RING_AGAIN_AFTER, self._board.ring, events_topic(team_id))
+
+    # -- bells ---------------------------------------------------------------------------
+
+    def _hear(self, name: str, payload: str) -> None:
+        topic = channel.topic_in(name, payload, process=self._process)
+        if topic is not None:
+            self._board.ring(topic)
+
+    def _look_around(self) -> None:
+        """Notices may have been missed while the connection was away."""
+        self._following.renew_soon()
+        self._board.ring_all()
+
+    async def register_worker(
+        self, *, slots: int = 0, labels: Sequence[str] = (), lease_seconds: float = 15.0
+    ) -> Worker:
+        worker = await super().register_worker(slots=slots, labels=labels, lease_seconds=lease_seconds)
+        await self._switchboard.listen(channel.of_worker(worker.id))
+        return worker
+
+    async def stop_worker(self, worker_id: int) -> list[Member]:
+        is_ours = worker_id in self._workers
+        try:
+            return await super().stop_worker(worker_id)
+        finally:
+            if is_ours:
+                await self._switchboard.unlisten(channel.of_worker(worker_id))
+
+    @asynccontextmanager
+    async def listen_wanted(self) -> AsyncIterator[Bell]:
+        async with super().listen_wanted() as bell:
+            await self._switchboard.listen(channel.WANTED)
+            try:
+                yield bell
+            finally:
+                await self._switchboard.unlisten(channel.WANTED)
+
+    @asynccontextmanager
+    async def _followed(self, team_id: int) -> AsyncIterator[None]:
+        await self._switchboard.listen(channel.of_team(team_id))
+        try:
+            async with self._following.follow(team_id):
+                yield
+        finally:
+            await self._switchboard.unlisten(channel.of_team(team_id))
+
+    # -- life ----------------------------------------------------------------------------
+
+    async def _hold_life(self, token: str) -> None:
+        await self._switchboard.hold_life(token)
+
+    async def _drop_life(self, token: str) -> None:
+        await self._switchboard.drop_life(token)
+
+    async def probe_worker(self, worker: Worker) -> Liveness:
+        return await self._switchboard.probe(worker.token)
