@@ -8,8 +8,25 @@ import pytest
 from hypothesis import settings
 
 from tests.support.postgres import postgres_server, postgres_url, private_postgres
+from tests.support.processes import chance, crew, nursery
+from tests.support.sandboxes import ground, sandbox, sandbox_kind, token, walled
+from tests.support.stores import shared_store_url
 
-__all__ = ["anyio_backend", "postgres_server", "postgres_url", "private_postgres"]
+__all__ = [
+    "anyio_backend",
+    "chance",
+    "crew",
+    "ground",
+    "nursery",
+    "postgres_server",
+    "postgres_url",
+    "private_postgres",
+    "sandbox",
+    "sandbox_kind",
+    "shared_store_url",
+    "token",
+    "walled",
+]
 
 # No deadline: the machines that run this are shared. In CI the same examples every time: red means changed.
 settings.register_profile("default", deadline=None, derandomize=os.environ.get("CI") == "true")

@@ -1,0 +1,645 @@
+"""What fails around a store: one clear error, nothing half-written, and it goes on when the cause is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import resource
+import subprocess
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from bullpen.clock import FakeClock
+from bullpen.domain.member import Liveness, MemberRef, MemberStatus
+from bullpen.errors import LeaseLost, SchemaTooNew, StoreError, StoreUnavailable, UsageError
+from bullpen.maintenance import LapseWatch, Maintenance
+from bullpen.store import Store
+from bullpen.stores import writer as writer_module
+from bullpen.stores.bells import DatagramDoorbell
+from bullpen.stores.sqlite import connection as sqlite_connection
+from bullpen.stores.transaction import Transaction
+from bullpen.stores.verbs.store import VerbStore
+from tests.support.postgres import PrivateServer
+from tests.support.processes import BOUND_SECONDS, Crew, Line
+from tests.support.stores import create_team, join, opened, user_of
+
+ON_DISK = ("sqlite-file", "files")
+
+
+def _url(store: str, directory: Path) -> str:
+    """A store of this kind that has `directory` for itself."""
+    return f"sqlite:///{directory}/bullpen.db" if store == "sqlite-file" else f"files:{directory}"
+
+
+@pytest.fixture(params=ON_DISK)
+def disk_store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def disk_store_url(disk_store: str, tmp_path: Path) -> str:
+    return _url(disk_store, tmp_path / "store")
+
+
+# -- roles: what the other processes do ------------------------------------------------------
+
+
+async def stay_inside(line: Line, url: str, team_id: int) -> None:
+    """Begin to write, and stay in the middle of it until killed."""
+    loop = asyncio.get_running_loop()
+
+    async def body(tx: Transaction) -> None:
+        await tx.take_task_id(team_id)
+        loop.call_soon_threadsafe(asyncio.ensure_future, line.say("inside"))
+        if not url.startswith("postgres"):
+            threading.Event().wait()
+        await asyncio.Event().wait()
+
+    async with opened(url) as store:
+        assert isinstance(store, VerbStore)
+        await store._write(body)
+
+
+async def write_under_a_limit(line: Line, url: str, team_id: int, limit: int) -> None:
+    """No file may grow beyond the limit: send until that fails, then lift it and send again."""
+    async with opened(url) as store:
+        user = user_of(team_id)
+        await store.send(user, "lead", "before")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        sent, error = await _send_until_refused(store, user)
+        await line.say("refused", sent=sent, type=type(error).__name__, text=str(error))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        await store.send(user, "lead", "after")
+        await line.say("went on")
+
+
+async def look_and_write(line: Line, url: str, team_id: int) -> None:
+    async with opened(url) as store:
+        letters = [message.content for message in await store.list_mail(team_id, "lead", limit=100_000)]
+        await line.say("saw", letters=len(letters), first=letters[:1], last=letters[-1:])
+        await store.create_task(user_of(team_id), "written")
+        await line.say("wrote")
+
+
+async def hold_the_database(line: Line, path: str) -> None:
+    """A program that is not Bullpen, in the middle of its own transaction."""
+    database = apsw.Connection(path)
+    database.execute("BEGIN EXCLUSIVE")
+    await line.say("locked")
+    await line.hear("let go")
+    database.execute("ROLLBACK")
+    await line.say("free")
+
+
+async def _send_until_refused(store: Store, user: MemberRef) -> tuple[int, StoreError]:
+    for sent in range(10_000):
+        try:
+            await store.send(user, "lead", f"{sent} " + "x" * 20_000)
+        except StoreError as error:
+            return sent, error
+    raise AssertionError("there was no end of the disk")
+
+
+# -- the disk --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _mounted(directory: Path, size: str) -> Iterator[None]:
+    """A file system of this size, where the test may mount one."""
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "bullpen-test", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+async def test_a_full_disk_is_told_changes_nothing_and_is_no_problem_any_more_when_there_is_room(
+    disk_store: str, tmp_path: Path, crew: Crew
+) -> None:
+    disk = tmp_path / "disk"
+    with _mounted(disk, "8m"):
+        url = _url(disk_store, disk / "store")
+        async with opened(url) as store:
+            team, user = await create_team(store)
+            ballast = _fill(disk, leave=400_000)
+            sent, error = await _send_until_refused(store, user)
+            assert isinstance(error, StoreUnavailable)
+            assert "full" in str(error)
+            assert sent > 0
+            # Many at once, large and small, until there is not a byte left: each is told its own fate.
+            _fill(disk, leave=0, name="rest")
+            outcomes = await asyncio.gather(
+                *(store.send(user, "lead", f"at once {index} " + "x" * (index % 5) * 2_000) for index in range(40)),
+                return_exceptions=True,
+            )
+            assert all(isinstance(outcome, StoreUnavailable | list) for outcome in outcomes)
+            assert any(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+
+            (disk / "rest").unlink()
+            ballast.unlink()
+            assert (await store.create_task(user, "there is room again")).id == 1
+            told = [f"at once {index}" for index, outcome in enumerate(outcomes) if isinstance(outcome, list)]
+            stored = [message.content.split(" x")[0] for message in await store.list_mail(team.id, "lead", limit=9999)]
+            assert [letter.strip() for letter in stored] == [*map(str, range(sent)), *told]
+        await _check_in_another_process(crew, url, team.id, letters=len(stored))
+        _check_database(disk_store, disk / "store")
+
+
+def _fill(disk: Path, *, leave: int, name: str = "ballast") -> Path:
+    room = os.statvfs(disk)
+    size = room.f_bavail * room.f_frsize - leave
+    path = disk / name
+    with path.open("wb") as file, suppress(OSError):
+        for _ in range(max(size, 0) // 4096):
+            file.write(b"\0" * 4096)
+            file.flush()
+    return path
+
+
+def _check_database(disk_store: str, directory: Path) -> None:
+    if disk_store == "sqlite-file":
+        database = apsw.Connection(str(directory / "bullpen.db"))
+        assert database.pragma("integrity_check") == "ok"
+        database.close()
+
+
+async def _check_in_another_process(crew: Crew, url: str, team_id: int, *, letters: int) -> None:
+    other = crew.start(look_and_write, url=url, team_id=team_id)
+    assert (await other.hear("saw"))["letters"] == letters
+    await other.hear("wrote")
+    await other.join()
+
+
+async def test_a_new_store_on_a_full_disk_is_refused_and_made_when_there_is_room(
+    disk_store: str, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    with _mounted(disk, "2m"):
+        ballast = _fill(disk, leave=0)
+        async with opened(_url(disk_store, disk / "store")) as store:
+            assert await store.list_teams() == []
+            with pytest.raises(StoreUnavailable):
+                await store.create_team("crew")
+            with pytest.raises(StoreUnavailable):
+                await store.register_worker()
+            assert await store.list_teams() == []
+            ballast.unlink()
+            team = await store.create_team("crew")
+            assert [team] == await store.list_teams()
+            await store.register_worker()
+
+
+async def test_a_limit_of_file_size_is_told_changes_nothing_and_can_be_lifted(disk_store_url: str, crew: Crew) -> None:
+    async with opened(disk_store_url) as store:
+        team, _ = await create_team(store)
+    child = crew.start(write_under_a_limit, url=disk_store_url, team_id=team.id, limit=2_000_000)
+    refused = await child.hear("refused")
+    assert refused["type"] == StoreUnavailable.__name__, refused["text"]
+    await child.hear("went on")
+    await child.join()
+    async with opened(disk_store_url) as store:
+        letters = [message.content.split(" x")[0] for message in await store.list_mail(team.id, "lead", limit=100_000)]
+        assert letters == ["before", *map(str, range(refused["sent"])), "after"]
+
+
+@contextmanager
+def _read_only(directory: Path) -> Iterator[None]:
+    """Root may write everywhere, except in a file system that is mounted read-only."""
+    if os.geteuid() == 0:
+        subprocess.run(["mount", "-o", "remount,ro", str(directory)], check=True, capture_output=True)
+    else:
+        for path in (directory, *directory.rglob("*")):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["mount", "-o", "remount,rw", str(directory)], check=True, capture_output=True)
+        else:
+            for path in (directory, *directory.rglob("*")):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+async def test_a_read_only_directory_is_told_and_written_again_when_it_can_be(disk_store: str, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with _mounted(disk, "8m"):
+        url = _url(disk_store, disk / "store")
+        async with opened(url) as store:
+            team, user = await create_team(store)
+        with _read_only(disk):
+            with suppress(StoreUnavailable):
+                async with opened(url) as store:
+                    assert [one.name for one in await store.list_teams()] == ["crew"]
+            with pytest.raises(StoreUnavailable):
+                async with opened(url) as store:
+                    await store.create_task(user, "refused")
+            with pytest.raises(StoreUnavailable):
+                async with opened(_url(disk_store, disk / "another")) as store:
+                    await store.create_team("refused")
+        async with opened(url) as store:
+            task = await store.create_task(user, "written")
+            assert [task] == await store.list_tasks(team.id)
+            assert task.id == 1
+
+
+# -- what is not a store ------------------------------------------------------------------------------
+
+
+async def test_a_directory_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=tmp_path.name):
+        async with opened(f"sqlite:///{tmp_path}") as store:
+            await store.create_team("crew")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    with pytest.raises(StoreError):
+        async with opened(f"files:{path}") as store:
+            await store.create_team("crew")
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("n" * length)
+    with pytest.raises(StoreError, match=r"notes\.txt") as refused:
+        async with opened(f"sqlite:///{path}") as store:
+            await store.create_team("crew")
+    assert not refused.value.retryable
+    assert path.read_text() == "n" * length
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+async def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with apsw.Connection(str(path)) as database:
+        database.execute("CREATE TABLE invoice (number INTEGER)")
+    database.close()
+    content = path.read_bytes()
+    with pytest.raises(StoreError) as refused:
+        async with opened(f"sqlite:///{path}") as store:
+            await store.create_team("crew")
+    assert not refused.value.retryable
+    assert path.read_bytes() == content
+
+
+async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    """Left behind by a process that was killed as it began to create the store."""
+    path = tmp_path / "bullpen.db"
+    path.touch()
+    async with opened(f"sqlite:///{path}") as store:
+        assert await store.list_teams() == []
+        team, _ = await create_team(store)
+        assert [team] == await store.list_teams()
+
+
+# -- versions ----------------------------------------------------------------------------------------
+
+
+async def test_a_store_of_a_newer_major_version_is_refused_and_not_touched(tmp_path: Path) -> None:
+    url = _url("sqlite-file", tmp_path)
+    async with opened(url) as store:
+        _, user = await create_team(store)
+    _change_database(tmp_path, "UPDATE schema_version SET major = major + 1, minor = 0")
+    with pytest.raises(SchemaTooNew, match="upgrade"):
+        async with opened(url):
+            pass
+    _change_database(tmp_path, "UPDATE schema_version SET major = major - 1")
+    async with opened(url) as store:
+        assert (await store.create_task(user, "as before")).id == 1
+
+
+async def test_a_store_of_a_newer_minor_version_works(tmp_path: Path) -> None:
+    url = _url("sqlite-file", tmp_path)
+    async with opened(url) as store:
+        team, user = await create_team(store)
+    _change_database(
+        tmp_path,
+        "UPDATE schema_version SET minor = minor + 7",
+        "ALTER TABLE task ADD COLUMN colour TEXT NOT NULL DEFAULT 'red'",
+        "CREATE TABLE future (id INTEGER)",
+    )
+    async with opened(url) as store:
+        task = await store.create_task(user, "in an old version's words")
+        await store.claim_task(user, task.id)
+        assert [one.id for one in await store.list_tasks(team.id)] == [1]
+
+
+def _change_database(directory: Path, *statements: str) -> None:
+    database = apsw.Connection(str(directory / "bullpen.db"))
+    for statement in statements:
+        database.execute(statement)
+    database.close()
+
+
+async def test_files_of_a_newer_version_are_refused_and_not_touched(tmp_path: Path) -> None:
+    url = _url("files", tmp_path)
+    async with opened(url) as store:
+        _, user = await create_team(store)
+    [config] = [path for path in tmp_path.rglob("config.json") if "bullpen" in json.loads(path.read_text())]
+    original = config.read_text()
+    newer = json.loads(original)
+    newer["bullpen"] += 1
+    config.write_text(json.dumps(newer))
+    async with opened(url) as store:
+        with pytest.raises(SchemaTooNew, match="upgrade"):
+            await store.find_team("crew")
+        with pytest.raises(SchemaTooNew, match="upgrade"):
+            await store.create_team("crew")
+    assert json.loads(config.read_text()) == newer
+    config.write_text(original)
+    async with opened(url) as store:
+        assert (await store.create_task(user, "as before")).id == 1
+
+
+# -- others who hold the store -------------------------------------------------------------------------
+
+
+async def test_a_database_that_another_program_has_locked_is_told_and_goes_on(
+    tmp_path: Path, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 200)
+    async with opened(_url("sqlite-file", tmp_path)) as store:
+        team, user = await create_team(store)
+        other = crew.start(hold_the_database, path=str(tmp_path / "bullpen.db"))
+        await other.hear("locked")
+        with pytest.raises(StoreUnavailable, match="another program"):
+            await store.create_task(user, "refused")
+        assert await store.list_tasks(team.id) == [], "who only looks is not held up"
+        await other.say("let go")
+        await other.hear("free")
+        assert (await store.create_task(user, "written")).id == 1
+
+
+async def test_a_process_killed_in_the_middle_of_a_write_leaves_nothing_of_it_and_holds_up_nobody(
+    shared_store_url: str, crew: Crew
+) -> None:
+    async with opened(shared_store_url) as store:
+        team, user = await create_team(store)
+        for number in range(1, 6):
+            child = crew.start(stay_inside, url=shared_store_url, team_id=team.id)
+            await child.hear("inside")
+            waiting = asyncio.create_task(store.create_task(user, "next"))
+            child.kill()
+            assert (await asyncio.wait_for(waiting, BOUND_SECONDS)).id == number
+
+
+async def test_whoever_holds_the_store_for_ever_is_named_and_the_waiting_verb_never_happens(
+    disk_store_url: str, crew: Crew
+) -> None:
+    async with opened(disk_store_url, patience_seconds=0.3) as store:
+        team, user = await create_team(store)
+        child = crew.start(stay_inside, url=disk_store_url, team_id=team.id)
+        await child.hear("inside")
+        with pytest.raises(StoreUnavailable, match=rf"\b{child.pid}\b"):
+            await store.create_task(user, "given up")
+        with pytest.raises(StoreUnavailable, match=rf"\b{child.pid}\b"):
+            await store.register_worker()
+        child.kill()
+        task = await store.create_task(user, "written")
+        assert (task.id, task.subject) == (1, "written")
+        assert [task] == await store.list_tasks(team.id)
+        assert await store.list_workers() == []
+
+
+async def test_a_store_can_be_closed_while_another_process_holds_it(
+    disk_store_url: str, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "CLOSE_PATIENCE_SECONDS", 0.2)
+    async with opened(disk_store_url, patience_seconds=0.3) as store:
+        team, user = await create_team(store)
+        child = crew.start(stay_inside, url=disk_store_url, team_id=team.id)
+        await child.hear("inside")
+        waiting = asyncio.create_task(store.create_task(user, "given up"))
+        with pytest.raises(StoreUnavailable):
+            await waiting
+    with pytest.raises(UsageError, match="closed"):
+        await store.create_task(user, "too late")
+    # The abandoned thread still waits at the gate. What is opened meanwhile must not be taken for the gate then.
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(16)]
+        child.kill()
+        await asyncio.to_thread(vars(store)["_writer"]._thread.join, BOUND_SECONDS)
+        assert [os.fstat(file.fileno()).st_size for file in files] == [0] * 16
+    async with opened(disk_store_url) as store:
+        assert (await store.create_task(user, "written")).id == 1
+
+
+# -- callers who are cancelled ---------------------------------------------------------------------------
+
+
+async def test_a_caller_cancelled_while_its_verb_waits_takes_it_back(disk_store_url: str, crew: Crew) -> None:
+    async with opened(disk_store_url) as store:
+        team, user = await create_team(store)
+        child = crew.start(stay_inside, url=disk_store_url, team_id=team.id)
+        await child.hear("inside")
+        waiting = [asyncio.create_task(store.create_task(user, f"task {index}")) for index in range(5)]
+        await asyncio.sleep(0)
+        for task in waiting[:4]:
+            task.cancel()
+        outcomes = await asyncio.gather(*waiting[:4], return_exceptions=True)
+        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes), "they need not wait"
+        child.kill()
+        stored = await waiting[4]
+        assert (stored.id, stored.subject) == (1, "task 4")
+        assert [stored] == await store.list_tasks(team.id)
+
+
+async def test_a_caller_cancelled_after_its_verb_began_waits_for_its_end(disk_store_url: str) -> None:
+    async with opened(disk_store_url) as store:
+        team, user = await create_team(store)
+        async with _stuck_verb(store, team.id) as (stuck, let_go):
+            for _ in range(3):
+                stuck.cancel()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert not stuck.done(), "it was told before its verb had ended"
+            let_go.set()
+            with pytest.raises(asyncio.CancelledError):
+                await stuck
+        assert (await store.get_team(team.id)).next_task_id == 2, "what had begun has happened"
+        assert (await store.create_task(user, "next")).id == 2
+
+
+@asynccontextmanager
+async def _stuck_verb(store: Store, team_id: int) -> AsyncIterator[tuple[asyncio.Task[None], threading.Event]]:
+    """A verb that takes a number and then stays in the writer's thread until it is let go."""
+    begun, let_go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    async def body(tx: Transaction) -> None:
+        await tx.take_task_id(team_id)
+        loop.call_soon_threadsafe(begun.set)
+        let_go.wait(BOUND_SECONDS)
+
+    assert isinstance(store, VerbStore)
+    stuck = asyncio.create_task(store._write(body))
+    await begun.wait()
+    try:
+        yield stuck, let_go
+    finally:
+        let_go.set()
+
+
+async def test_verbs_cancelled_at_any_moment_happen_entirely_or_not_at_all(
+    shared_store_url: str, chance: random.Random
+) -> None:
+    async with opened(shared_store_url) as store:
+        team, user = await create_team(store)
+        returned: list[int] = []
+        for _ in range(60):
+            verbs = [asyncio.create_task(store.create_task(user, "task", blocked_by=())) for _ in range(3)]
+            # Let the loop turn a few times: the cancellation meets the verb before, during or after its work.
+            for _ in range(chance.choice((0, 1, 2, 3, 5, 8, 13, 21, 34, 55))):
+                await asyncio.sleep(0)
+            victim = chance.choice(verbs)
+            victim.cancel()
+            outcomes = await asyncio.gather(*verbs, return_exceptions=True)
+            assert all(
+                not isinstance(one, BaseException)
+                for verb, one in zip(verbs, outcomes, strict=True)
+                if verb is not victim
+            )
+            returned += [outcome.id for outcome in outcomes if not isinstance(outcome, BaseException)]
+        tasks = await store.list_tasks(team.id)
+        assert [task.id for task in tasks] == list(range(1, len(tasks) + 1)), "a number was lost or given twice"
+        assert set(returned) <= {task.id for task in tasks}
+        assert len(returned) == len(set(returned))
+        events = [
+            event.data["task"] for event in await store.list_events(team.id, limit=10_000) if "task" in event.data
+        ]
+        assert sorted(events) == [task.id for task in tasks], "a verb without its event, or the other way round"
+
+
+# -- clocks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+async def test_a_jump_of_the_clock_kills_nobody(shared_store_url: str, days: int) -> None:
+    clock = FakeClock()
+    async with opened(shared_store_url, clock=clock) as store:
+        team, user = await create_team(store)
+        worker = await store.register_worker(slots=1)
+        await store.spawn_member(user, "ana")
+        hosted = await store.host_member(worker.id)
+        assert hosted is not None
+        cat = (await join(store, team.id, "cat")).ref
+        watch, maintenance = LapseWatch(store), Maintenance(store)
+        await watch.look()
+        await maintenance.run_once()
+
+        clock.jump(days * 86_400)
+        assert await watch.look() == []
+        await maintenance.run_once()
+        assert await store.probe_worker(worker) is Liveness.ALIVE
+        for member in (hosted.ref, cat):
+            now = await store.get_member(team.id, member.name)
+            assert (now.incarnation, now.status) == (member.incarnation, MemberStatus.WORKING)
+            await store.send(member, "lead", "still here")
+        first = await store.create_task(user, "after the jump")
+        assert (await store.claim_next_task(cat)) is not None
+        await store.complete_task(cat, first.id)
+        assert (await store.renew_worker(worker.id)).renewals == 1
+
+
+async def test_an_observer_that_was_suspended_gives_everyone_another_lease(shared_store_url: str) -> None:
+    """A laptop that was closed for an hour: observer and observed wake up at the same moment."""
+    clock = FakeClock()
+    async with opened(shared_store_url, clock=clock) as store:
+        team, _ = await create_team(store)
+        cat = (await join(store, team.id, "cat")).ref
+        [worker] = await store.list_workers()
+        watch = LapseWatch(store)
+        assert await watch.look() == []
+        clock.advance(3600)
+        assert await watch.look() == []
+        await store.renew_worker(worker.id)
+        for _ in range(5):
+            clock.advance(worker.lease_seconds / 5)
+            assert await watch.look() == []
+        await store.send(cat, "lead", "still here")
+        for _ in range(5):
+            clock.advance(worker.lease_seconds / 5)
+            await watch.look()
+        with pytest.raises(LeaseLost):
+            await store.send(cat, "lead", "but it stopped renewing")
+
+
+# -- the doorbell -----------------------------------------------------------------------------------------
+
+
+async def test_a_verb_does_not_fail_because_its_rings_cannot_be_sent(
+    disk_store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bells = tmp_path / "run"
+    bells.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(bells)[:40] if len(str(bells)) > 40 else str(bells))
+    async with opened(disk_store_url) as store:
+        assert isinstance(store, VerbStore)
+        _, user = await create_team(store)
+        directory: Any = vars(store._doorbell)["_directory"]
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.write_text("not a directory")
+        try:
+            for number in range(1, 4):
+                assert (await store.create_task(user, "written")).id == number
+            with pytest.raises(StoreUnavailable, match="doorbell"):
+                await store.register_worker()
+            assert await store.list_workers() == [], "a worker that nobody can wake is not one"
+        finally:
+            directory.unlink()
+        await store.register_worker()
+
+
+async def test_a_member_whose_ring_was_lost_is_found_by_the_safety_net(
+    disk_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(disk_store_url, poll_interval_seconds=0.05) as store, opened(disk_store_url) as other:
+        team, user = await create_team(store)
+        me = (await join(store, team.id, "ana")).ref
+        await store.set_member_status(me, MemberStatus.IDLE)
+        monkeypatch.setattr(DatagramDoorbell, "send", lambda *_: None)
+        async with store.listen_member(me) as bell:
+            for change in (other.send(user, "ana", "hello"), other.create_task(user, "for anyone")):
+                bell.clear()
+                await change
+                assert await bell.wait(BOUND_SECONDS), "something waits for it and nobody looks"
+
+
+# -- a server that dies ------------------------------------------------------------------------------------
+
+
+async def test_a_killed_server_is_told_and_the_store_goes_on_when_it_is_back(private_postgres: PrivateServer) -> None:
+    async with opened(private_postgres.url, patience_seconds=1) as store:
+        team, user = await create_team(store)
+        me = (await join(store, team.id, "ana")).ref
+        await store.set_member_status(me, MemberStatus.IDLE)
+        async with store.listen_member(me) as bell:
+            await asyncio.to_thread(private_postgres.kill9)
+            with pytest.raises(StoreUnavailable):
+                await store.create_task(user, "refused")
+            with pytest.raises(StoreUnavailable):
+                await store.list_tasks(team.id)
+            await asyncio.to_thread(private_postgres.start)
+            task = await store.create_task(user, "written")
+            assert (task.id, [task]) == (1, await store.list_tasks(team.id))
+            bell.clear()
+            if await store.find_work(me) is None:
+                assert await bell.wait(BOUND_SECONDS)
+            assert await store.find_work(me) == "task"
+            assert await store.claim_next_task(me) is not None

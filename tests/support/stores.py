@@ -1,0 +1,75 @@
+"""Stores that several processes can share, and the few steps with which most tests on them begin."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.domain.event import Event
+from bullpen.domain.member import USER, Liveness, Member, MemberRef, Team
+from bullpen.store import BEGINNING, Store
+from bullpen.stores import open_store
+
+SHARED_STORES = ("sqlite-file", "files", "postgresql")
+
+NEVER_SECONDS = 3600.0
+"""The interval of the safety net where a test wants to see the bell itself, not the net under it."""
+
+
+@pytest.fixture(params=SHARED_STORES)
+def shared_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store that other processes can open too."""
+    match request.param:
+        case "sqlite-file":
+            return f"sqlite:///{tmp_path}/store/bullpen.db"
+        case "files":
+            return f"files:{tmp_path}/store"
+        case _:
+            return str(request.getfixturevalue("postgres_url"))
+
+
+@asynccontextmanager
+async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
+    """The store with its safety net out of the way."""
+    async with open_store(url, **{"poll_interval_seconds": NEVER_SECONDS, **settings}) as store:
+        yield store
+
+
+async def create_team(store: Store, name: str = "crew", **settings: Any) -> tuple[Team, MemberRef]:
+    """A team, and the human in it, who may do everything."""
+    team = await store.create_team(name, settings={"max_teammates": 1000, **settings})
+    return team, user_of(team.id)
+
+
+def user_of(team_id: int) -> MemberRef:
+    return MemberRef(team_id, USER, 0)
+
+
+async def join(store: Store, team_id: int, name: str, *, role: str | None = None) -> Member:
+    """An external member, on a worker of its own."""
+    worker = await store.register_worker()
+    return await store.join_member(worker.id, team_id, name, role=role)
+
+
+async def bury_the_dead(store: Store, pids: list[int]) -> list[Member]:
+    """Lapse the workers of these processes, which the test has killed; who else does so at the same time is welcome.
+
+    A store across a network cannot prove a death at once: there it is lapsed by its unchanged renewals.
+    """
+    lapsed: list[Member] = []
+    for worker in await store.list_workers():
+        if worker.pid in pids:
+            is_proved = await store.probe_worker(worker) is Liveness.DEAD
+            lapsed += await store.lapse_worker(worker.id, renewals_seen=None if is_proved else worker.renewals)
+    return lapsed
+
+
+async def all_events(store: Store, team_id: int) -> list[Event]:
+    events: list[Event] = []
+    while page := await store.list_events(team_id, after=events[-1].position if events else BEGINNING):
+        events += page
+    return events
