@@ -1,0 +1,404 @@
+"""Those who are measured in pairs of operations: claim and complete, or send and take.
+
+Each subject runs in the processes of a crew and offers the same: `open`, `refill`
+the board, a `burst` of pairs between two moments, `close`. All claimers of a
+process are coroutines of one store object; the bare engines and the seeds use
+threads, each with a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from bench.crew import Child
+from bench.ground import create_tasks, multiply, open_sql, sqlite_connection
+from bullpen.domain.member import MemberRef
+from bullpen.store import Store
+from bullpen.stores import open_store
+
+now_ns = time.monotonic_ns
+"""CLOCK_MONOTONIC: the same in all processes of a machine."""
+
+
+@dataclass(slots=True)
+class Burst:
+    """What the claimers of one process did between two moments."""
+
+    first_ns: list[int] = field(default_factory=list)
+    second_ns: list[int] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    ended_at: int = 0
+    torn: int = 0
+    guessed_ns: list[int] = field(default_factory=list)
+    """Latencies of claims that did not fit into the time, from the part that did."""
+
+    def note(self, began: int, between: int, ended: int, id: int) -> None:
+        self.first_ns.append(between - began)
+        self.second_ns.append(ended - between)
+        self.ids.append(id)
+        self.ended_at = max(self.ended_at, ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a subject works: a store's URL or a folder, and the team in it."""
+
+    url: str
+    team_id: int = 0
+
+
+class Subject(Protocol):
+    def open(self, place: Place, names: list[str]) -> None: ...
+
+    def refill(self, used: list[int]) -> None:
+        """As many claimable tasks as were used; not measured."""
+        ...
+
+    def burst(self, start_at: int, stop_at: int) -> Burst: ...
+
+    def close(self) -> None: ...
+
+
+# -- orders to a process --------------------------------------------------------------------
+
+
+def open_subject(child: Child, key: str, kind: str, work: str, place: Place, each: int, prefix: str) -> None:
+    subject = _KINDS[kind](child, work)
+    subject.open(place, [f"{prefix}{number}" for number in range(each)])
+    child.kept[key] = subject
+
+
+def refill(child: Child, key: str, used: list[int]) -> None:
+    child.kept[key].refill(used)
+
+
+def burst(child: Child, key: str, start_at: int, stop_at: int) -> Burst:
+    done: Burst = child.kept[key].burst(start_at, stop_at)
+    return done
+
+
+def close_subject(child: Child, key: str) -> None:
+    child.kept.pop(key).close()
+
+
+# -- the store ------------------------------------------------------------------------------
+
+
+class StoreSubject:
+    """Members that joined through one store object, each in a coroutine."""
+
+    def __init__(self, child: Child, work: str) -> None:
+        self._runner = child.runner
+        self._pair = {"claims": self._claim_and_complete, "mail": self._send_and_take}[work]
+        self._members: list[MemberRef] = []
+
+    def open(self, place: Place, names: list[str]) -> None:
+        self._runner.run(self._open(place, names))
+
+    async def _open(self, place: Place, names: list[str]) -> None:
+        self._store: Store = await open_store(place.url).__aenter__()
+        self._team_id = place.team_id
+        worker = await self._store.register_worker(lease_seconds=3600)
+        for name in names:
+            self._members.append((await self._store.join_member(worker.id, place.team_id, name)).ref)
+
+    def refill(self, used: list[int]) -> None:
+        self._runner.run(create_tasks(self._store, self._team_id, len(used)))
+
+    def burst(self, start_at: int, stop_at: int) -> Burst:
+        return self._runner.run(self._burst(start_at, stop_at))
+
+    async def _burst(self, start_at: int, stop_at: int) -> Burst:
+        done = Burst()
+        await asyncio.sleep(max(0, start_at - now_ns()) / 1e9)
+        async with asyncio.TaskGroup() as group:
+            for me in self._members:
+                group.create_task(self._work(me, stop_at, done))
+        return done
+
+    async def _work(self, me: MemberRef, stop_at: int, done: Burst) -> None:
+        while now_ns() < stop_at and await self._pair(me, done):
+            pass
+
+    async def _claim_and_complete(self, me: MemberRef, done: Burst) -> bool:
+        began = now_ns()
+        task = await self._store.claim_next_task(me)
+        between = now_ns()
+        if task is None:
+            return False
+        await self._store.complete_task(me, task.id, result="done")
+        done.note(began, between, now_ns(), task.id)
+        return True
+
+    async def _send_and_take(self, me: MemberRef, done: Burst) -> bool:
+        began = now_ns()
+        await self._store.send(me, me.name, "Is the schema ready?")
+        between = now_ns()
+        taken = await self._store.take_mail(me)
+        assert taken is not None
+        for message in taken.messages:
+            done.note(began, between, now_ns(), message.id)
+        return True
+
+    def close(self) -> None:
+        self._runner.run(self._store.__aexit__(None, None, None))
+
+
+# -- threads --------------------------------------------------------------------------------
+
+
+def _in_threads(works: Iterable[Callable[[int, Burst], None]], start_at: int, stop_at: int) -> Burst:
+    """Each works until the moment; what they did is added up."""
+    bursts: list[Burst] = []
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[int, Burst], None], done: Burst) -> None:
+        time.sleep(max(0, start_at - now_ns()) / 1e9)
+        try:
+            work(stop_at, done)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = []
+    for work in works:
+        done = Burst()
+        bursts.append(done)
+        threads.append(threading.Thread(target=run, args=(work, done)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    total = Burst()
+    for done in bursts:
+        total.first_ns += done.first_ns
+        total.second_ns += done.second_ns
+        total.ids += done.ids
+        total.guessed_ns += done.guessed_ns
+        total.torn += done.torn
+        total.ended_at = max(total.ended_at, done.ended_at)
+    return total
+
+
+class BareSubject:
+    """The engine's own limit: two transactions in a loop, on the same tables, with nothing around them."""
+
+    begin: str
+    mark: Callable[[str], str]
+
+    def __init__(self, child: Child, work: str) -> None:
+        self._work = work
+        self._stack = ExitStack()
+        self._loops: list[Callable[[int, Burst], None]] = []
+
+    def open(self, place: Place, names: list[str]) -> None:
+        self._place = place
+        for name in names:
+            self._loops.append(self._loop(self._connect(place.url), name))
+
+    def refill(self, used: list[int]) -> None:
+        with ExitStack() as stack:
+            execute = open_sql(self._place.url, stack)
+            [(last,)] = execute(f"SELECT max(id) FROM task WHERE team_id = {self._place.team_id}")
+            multiply(execute, self._place.team_id, last + 1, last + len(used))
+
+    def burst(self, start_at: int, stop_at: int) -> Burst:
+        return _in_threads(self._loops, start_at, stop_at)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _connect(self, url: str) -> Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]:
+        raise NotImplementedError
+
+    def _loop(
+        self, execute: Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]], name: str
+    ) -> Callable[[int, Burst], None]:
+        first, second = (self._sql(statement) for statement in _BARE[self._work])
+        team_id, begin = self._place.team_id, self.begin
+
+        def loop(stop_at: int, done: Burst) -> None:
+            while (began := now_ns()) < stop_at:
+                execute(begin, ())
+                rows = execute(first, (name, name, team_id))
+                execute("COMMIT", ())
+                between = now_ns()
+                if not rows:
+                    return
+                execute(begin, ())
+                execute(second, (team_id, rows[0][0]))
+                execute("COMMIT", ())
+                done.note(began, between, now_ns(), rows[0][0])
+
+        return loop
+
+    def _sql(self, statement: str) -> str:
+        raise NotImplementedError
+
+
+_NOW = "'2026-01-01T00:00:00.000000+00:00'"
+
+# What one writes by hand: a single probe of the partial index of claimable tasks.
+_BARE = {
+    "claims": (
+        f"""
+        UPDATE task SET status = 'in_progress', owner = ?, owner_key = ?, claimed_at = {_NOW}, updated_at = {_NOW}
+        WHERE (team_id, id) = (
+            SELECT team_id, id FROM task
+            WHERE team_id = ? AND role_key = '' AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+            ORDER BY id LIMIT 1 <skip locked>)
+        RETURNING id
+        """,
+        f"""
+        UPDATE task SET status = 'completed', result = 'done', finished_at = {_NOW}, updated_at = {_NOW}
+        WHERE team_id = ? AND id = ?
+        """,
+    ),
+    "mail": (
+        f"""
+        INSERT INTO message
+            (recipient, recipient_key, team_id, sender, type, content, origin, wakes, sent_at, extra)
+        VALUES (?, ?, ?, 'bench', 'message', 'Is the schema ready?', 'agent', <true>, {_NOW}, '{{}}')
+        RETURNING id
+        """,
+        f"UPDATE message SET delivered_at = {_NOW} WHERE team_id = ? AND id = ?",
+    ),
+}
+
+
+class BareSqlite(BareSubject):
+    begin = "BEGIN IMMEDIATE"
+
+    def _connect(self, url: str) -> Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]:
+        connection = sqlite_connection(url)
+        connection.set_busy_timeout(60_000)
+        self._stack.callback(connection.close)
+        return lambda sql, values: connection.execute(sql, values).fetchall()
+
+    def _sql(self, statement: str) -> str:
+        return statement.replace("<skip locked>", "").replace("<true>", "1")
+
+
+class BarePostgres(BareSubject):
+    begin = "BEGIN"
+
+    def _connect(self, url: str) -> Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]:
+        connection = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+        self._stack.callback(connection.close)
+
+        def execute(sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+            cursor = connection.execute(sql.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+        return execute
+
+    def _sql(self, statement: str) -> str:
+        statement = statement.replace("<skip locked>", "FOR NO KEY UPDATE SKIP LOCKED").replace("<true>", "true")
+        return re.sub(r"\?(?!')", "%s", statement)
+
+
+# -- the seeds ------------------------------------------------------------------------------
+
+
+class SeedSubject:
+    """Scan the folder, parse every task, take the first that looks free, write it without a lock.
+
+    A claim that does not end in time is cut off: what its parsing would have taken
+    follows from the part of the folder that it read.
+    """
+
+    def __init__(self, child: Child, work: str) -> None:
+        self._names: list[str] = []
+
+    def open(self, place: Place, names: list[str]) -> None:
+        self._folder = Path(place.url)
+        self._names = names
+
+    def refill(self, used: list[int]) -> None:
+        """What was taken is put back: the folder keeps its size, which is what a claim costs here."""
+        for number in used:
+            write_seed_task(self._folder, number)
+
+    def burst(self, start_at: int, stop_at: int) -> Burst:
+        return _in_threads(
+            [lambda stop, done, name=name: self._work(name, stop, done) for name in self._names],  # type: ignore[misc]
+            start_at,
+            stop_at,
+        )
+
+    def close(self) -> None:
+        return None
+
+    def _work(self, name: str, stop_at: int, done: Burst) -> None:
+        while (began := now_ns()) < stop_at:
+            try:
+                task_id = self._claim(name, began, stop_at, done)
+            except ValueError:
+                # It read a file that another was just writing. The seeds' agent dies of this.
+                done.torn += 1
+                continue
+            if task_id is None:
+                return
+            between = now_ns()
+            try:
+                self._set(task_id, status="completed")
+            except ValueError:
+                done.torn += 1
+            done.note(began, between, now_ns(), task_id)
+
+    def _claim(self, name: str, began: int, stop_at: int, done: Burst) -> int | None:
+        paths = sorted(self._folder.glob("task_*.json"))
+        listed = now_ns()
+        unclaimed = []
+        for count, path in enumerate(paths, start=1):
+            task = json.loads(path.read_text())
+            if task.get("status") == "pending" and not task.get("owner") and not task.get("blockedBy"):
+                unclaimed.append(task)
+            if now_ns() > stop_at and count < len(paths):
+                parsing = now_ns() - listed
+                done.guessed_ns.append(listed - began + parsing * len(paths) // count)
+                return None
+        if not unclaimed:
+            return None
+        task_id = int(unclaimed[0]["id"])
+        self._set(task_id, status="in_progress", owner=name)
+        return task_id
+
+    def _set(self, task_id: int, **changes: str) -> None:
+        path = self._folder / f"task_{task_id}.json"
+        task = json.loads(path.read_text())
+        task.update(changes)
+        path.write_text(json.dumps(task, indent=2))
+
+
+def write_seed_task(folder: Path, number: int) -> None:
+    task = {
+        "id": number,
+        "subject": f"Task {number}",
+        "description": "Do what is to be done",
+        "status": "pending",
+        "owner": "",
+        "blockedBy": [],
+        "blocks": [],
+    }
+    (folder / f"task_{number}.json").write_text(json.dumps(task, indent=2))
+
+
+_KINDS: dict[str, Callable[[Child, str], Subject]] = {
+    "store": StoreSubject,
+    "bare sqlite": BareSqlite,
+    "bare postgresql": BarePostgres,
+    "seeds": SeedSubject,
+}

@@ -1,0 +1,256 @@
+"""Waking: from just before a verb in one process to a waiter in another having returned from `bell.wait`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+import psycopg
+
+from bench.crew import Child, Crew
+from bench.figures import Section, Target, median, milliseconds, percentile
+from bench.ground import Ground, make_board
+from bench.options import Options
+from bench.pairs import Place, now_ns
+from bullpen.domain.member import USER, MemberRef, MemberStatus
+from bullpen.store import Bell, Store
+from bullpen.stores import open_store
+
+WAITER = "waiter"
+LOCAL_LIMIT_MS = 2.0
+POSTGRES_LIMIT = 1.5
+_CHANNEL = "bench_wake"
+_INSERT = """
+    INSERT INTO message
+        (recipient, recipient_key, team_id, sender, type, content, origin, wakes, sent_at, extra)
+    VALUES ('bench', 'bench', %s, 'bench', 'message', 'Is the schema ready?', 'agent', true, now(), '{}')
+"""
+
+
+class Side(Protocol):
+    """One end of a way to be woken: `wait` returns when it was woken, `ring` when it began to ring."""
+
+    def wait(self, ready: Callable[[], None]) -> int: ...
+
+    def ring(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+# -- orders to a process --------------------------------------------------------------------
+
+
+def open_side(child: Child, key: str, kind: str, what: str, place: Place, is_waiter: bool) -> None:
+    child.kept[key] = _KINDS[kind](child, what, place, is_waiter)
+
+
+def wait(child: Child, key: str) -> int:
+    side: Side = child.kept[key]
+    return side.wait(lambda: child.say("ready"))
+
+
+def ring(child: Child, key: str) -> int:
+    # The waiter has said that it is ready, and needs a moment until it really sleeps.
+    time.sleep(random.uniform(0.002, 0.006))
+    side: Side = child.kept[key]
+    return side.ring()
+
+
+def close_side(child: Child, key: str) -> None:
+    child.kept.pop(key).close()
+
+
+# -- the store ------------------------------------------------------------------------------
+
+
+class StoreSide:
+    def __init__(self, child: Child, what: str, place: Place, is_waiter: bool) -> None:
+        self._runner = child.runner
+        self._what = what
+        self._team_id = place.team_id
+        self._stack = AsyncExitStack()
+        self._runner.run(self._open(place.url, is_waiter))
+
+    async def _open(self, url: str, is_waiter: bool) -> None:
+        self._store: Store = await self._stack.enter_async_context(open_store(url))
+        if is_waiter:
+            worker = await self._store.register_worker(lease_seconds=3600)
+            # A waiter for tasks and one for mail are two members: neither hears the other's ring.
+            self._me = (await self._store.join_member(worker.id, self._team_id, f"{WAITER}-{self._what}")).ref
+            self._bell: Bell = await self._stack.enter_async_context(self._store.listen_member(self._me))
+
+    def wait(self, ready: Callable[[], None]) -> int:
+        return self._runner.run(self._wait(ready))
+
+    async def _wait(self, ready: Callable[[], None]) -> int:
+        if self._what == "task":
+            await self._store.set_member_status(self._me, MemberStatus.IDLE)
+        # What rang while this loop stood still is heard now.
+        await asyncio.sleep(0.002)
+        self._bell.clear()
+        ready()
+        while True:
+            await self._bell.wait()
+            woke_at = now_ns()
+            self._bell.clear()
+            if await self._take():
+                return woke_at
+
+    async def _take(self) -> bool:
+        if self._what == "mail":
+            return await self._store.take_mail(self._me) is not None
+        task = await self._store.claim_next_task(self._me)
+        if task is not None:
+            await self._store.complete_task(self._me, task.id, result="done")
+        return task is not None
+
+    def ring(self) -> int:
+        return self._runner.run(self._ring())
+
+    async def _ring(self) -> int:
+        user = MemberRef(self._team_id, USER, 0)
+        began = now_ns()
+        if self._what == "mail":
+            await self._store.send(user, f"{WAITER}-{self._what}", "Is the schema ready?")
+        else:
+            await self._store.create_task(user, "Analyse the REST endpoints")
+        return began
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+
+
+class PollingSide(StoreSide):
+    """What the seeds do: look, sleep for a second, look again."""
+
+    async def _wait(self, ready: Callable[[], None]) -> int:
+        ready()
+        while await self._store.find_work(self._me) is None:  # noqa: ASYNC110 - polling is what is measured
+            await asyncio.sleep(1.0)
+        woke_at = now_ns()
+        await self._take()
+        return woke_at
+
+    def ring(self) -> int:
+        time.sleep(random.uniform(0.0, 1.0))
+        return super().ring()
+
+
+class NotifySide:
+    """PostgreSQL's own round trip: NOTIFY in one session, LISTEN in another."""
+
+    def __init__(self, child: Child, what: str, place: Place, is_waiter: bool) -> None:
+        self._what = what
+        self._team_id = place.team_id
+        self._connection = psycopg.connect(place.url, autocommit=True, prepare_threshold=0)
+        if is_waiter:
+            self._connection.execute(f"LISTEN {_CHANNEL}".encode())
+
+    def wait(self, ready: Callable[[], None]) -> int:
+        ready()
+        for _ in self._connection.notifies(stop_after=1):
+            return now_ns()
+        raise RuntimeError("the connection was closed")
+
+    def ring(self) -> int:
+        began = now_ns()
+        if self._what == "insert":
+            with self._connection.transaction():
+                self._connection.execute(_INSERT, (self._team_id,))
+                self._notify()
+        else:
+            self._notify()
+        return began
+
+    def _notify(self) -> None:
+        self._connection.execute("SELECT pg_notify(%s, 'x')", (_CHANNEL,))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+_KINDS: dict[str, Callable[[Child, str, Place, bool], Any]] = {
+    "store": StoreSide,
+    "polling": PollingSide,
+    "notify": NotifySide,
+}
+
+
+# -- the parent -----------------------------------------------------------------------------
+
+
+def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
+    section = Section("Waking")
+    section.say(
+        """From just before `send` or `create_task` in one process to a member in another process having returned from
+        `bell.wait`: the commit, flushed to disk, is part of it. Polling once a second takes half a second on average
+        whatever the store; a few were measured."""
+    )
+    samples = _measure(ground, options, stores)
+    rows = []
+    for name, latencies in samples.items():
+        p50, p99 = percentile(latencies, 0.5), percentile(latencies, 0.99)
+        rows.append([name, f"{len(latencies)}", milliseconds(p50), milliseconds(p99), _verdict(name, samples, section)])
+    section.table(["", "samples", "p50", "p99", ""], rows)
+    return section
+
+
+def _measure(ground: Ground, options: Options, stores: list[str]) -> dict[str, list[int]]:
+    sides: dict[str, tuple[str, str, Place]] = {}
+    for store in stores:
+        url = ground.new_url(store)
+        place = Place(url=url, team_id=make_board(url, 0))
+        sides[f"{store}, mail"] = ("store", "mail", place)
+        sides[f"{store}, task"] = ("store", "task", place)
+        if store == "postgresql":
+            sides["bare NOTIFY"] = ("notify", "", place)
+            sides["bare INSERT and NOTIFY"] = ("notify", "insert", Place(url=ground.new_url(store), team_id=1))
+            make_board(sides["bare INSERT and NOTIFY"][2].url, 0)
+    if stores:
+        url = ground.new_url(stores[0])
+        sides["polling once a second"] = ("polling", "mail", Place(url=url, team_id=make_board(url, 0)))
+    samples: dict[str, list[int]] = {name: [] for name in sides}
+    with Crew(2) as crew:
+        waiter, ringer = crew.helpers
+        for name, (kind, what, place) in sides.items():
+            waiter.call(open_side, name, kind, what, place, True)
+            ringer.call(open_side, name, kind, what, place, False)
+        turns = 10 if options.quick else 100
+        print(f"wake: {turns} turns", flush=True)
+        for turn in range(turns):
+            for name in sides:
+                if name.startswith("polling") and turn >= (2 if options.quick else 8):
+                    continue
+                for _ in range(1 if name.startswith("polling") else 3):
+                    samples[name].append(_wake(crew, name))
+        for name in sides:
+            crew.call(2, close_side, name)
+    return samples
+
+
+def _wake(crew: Crew, name: str) -> int:
+    waiter, ringer = crew.helpers
+    waiter.start(wait, name)
+    assert waiter.hear() == "ready"
+    began: int = ringer.call(ring, name)
+    woke_at: int = waiter.hear()
+    return woke_at - began
+
+
+def _verdict(name: str, samples: dict[str, list[int]], section: Section) -> str:
+    store, _, what = name.partition(", ")
+    if store == "postgresql":
+        # Neighbours in time: the n-th sample of one with the n-th of the other.
+        measured = median(samples[name]) / median(samples["bare NOTIFY"])
+        target = Target(f"{store}: waking by {what}, of bare NOTIFY", measured, POSTGRES_LIMIT, at_least=False)
+    elif store in ("sqlite", "files"):
+        measured = median(samples[name]) / 1e6
+        target = Target(f"{store}: waking by {what}, p50", measured, LOCAL_LIMIT_MS, at_least=False, unit=" ms")
+    else:
+        return ""
+    section.targets.append(target)
+    return f"{target.measured:.2f}{target.unit} {target.mark}"

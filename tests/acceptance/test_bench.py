@@ -1,0 +1,29 @@
+"""The benchmark runs to its end and writes its page: what it measures is not judged here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(300)
+def test_the_quick_benchmark_of_claims_writes_its_page(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "--only", "claims", "--stores", "sqlite", "--out", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "benchmarks.md").read_text()
+    assert "| sqlite |" in page
+    assert "| **sqlite / bare** |" in page
+    [twice] = [line for line in page.splitlines() if line.startswith("| sqlite |") and "never" in line]
+    assert "never" in twice
+    assert (tmp_path / "benchmarks.svg").read_text().lstrip().startswith("<?xml")
