@@ -9,18 +9,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Created by others at different times: check what is there.
-SOURCES := $(wildcard src tests bench)
+SOURCES := $(wildcard src tests bench docs/build.py)
+
+# Programs, not packages: the sandbox wants bubblewrap, searching is faster with ripgrep. Neither is a reason to fail.
+TOOLS = command -v bwrap >/dev/null && command -v rg >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing bubblewrap and ripgrep …"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y bubblewrap ripgrep; } \
+			>/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "hint: install the packages bubblewrap and ripgrep; without them commands run unconfined, and searching is slower"
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test bench clean
+.PHONY: help setup check test bench docs clean
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP)  ## Create .venv and install everything for development
+	@$(TOOLS)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bullpen needs Python 3.11 or newer; try: make PYTHON=python3.x")'
@@ -41,6 +51,9 @@ test: setup  ## Run the tests; PYTEST_ARGS='-k name' and PYTEST_WORKERS=0 to nar
 bench: setup  ## Run the benchmarks; BENCH_ARGS are handed on
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
+docs: setup  ## Make the generated pages of docs/ anew
+	@$(BIN)/python docs/build.py
+
 clean:  ## Remove .venv, caches and build output
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
-	@find $(SOURCES) -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+	@find src tests bench -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +

@@ -7,10 +7,18 @@ persist and are the member's own.
 - The workspace is writable, the rest of the machine read-only or invisible as far
   as `guarantees` says. The store's own files, the usual places of secrets and the
   provider's keys are never visible where that can be guaranteed.
-- A command that times out or is stopped dies with everything that it started,
-  whatever session or group that went into. All of it dies with the worker too.
-- What a command prints is kept whole in a file; the result carries head and tail.
-- SandboxUnavailable is trouble of the machine, never shown as a command's output.
+- A command that times out, is stopped or whose caller is cancelled dies with
+  everything that it started, whatever session or group that went into. When a
+  command ends by itself, what it left in the background goes on (`server &`), until
+  the sandbox ends. All of it dies with the worker too, `kill -9` included.
+- A call whose `network` differs from the spec's, or that is `read_only`, runs in a
+  sandbox of its own that ends with it: it sees the same files, but no process and no
+  server of the others, and leaves none behind. So the rest stays cut off.
+- What a command prints is kept in a file (the first 50 MB and the end); the result
+  carries head and tail. Standard input is empty.
+- SandboxUnavailable is trouble of the machine, never shown as a command's output;
+  the next command tries again from the start. UsageError: the command or its
+  directory makes no sense.
 """
 
 from __future__ import annotations
@@ -20,19 +28,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
+OUTPUT_CHARACTERS = 30_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """What a member's sandbox is made of. `hidden` are paths that it must not see (the store, secrets)."""
+    """What a member's sandbox is made of. Where paths lie in one another, the deeper one counts."""
 
     member: str
     workspace: Path
     private_directory: Path
     """The member's own, outside the workspace: HOME, caches, /tmp and the output of commands live below it."""
     hidden: tuple[Path, ...] = ()
+    """What it must not see besides the usual secrets: the store. Directories, not files: a file that is replaced by
+    a rename outside comes into view."""
     readable: tuple[Path, ...] = ()
+    """Seen although it lies in something hidden."""
     writable: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Passed on beside PATH, locale and the places of toolchains. A provider's key is refused."""
     network: bool = False
 
 
@@ -47,11 +61,21 @@ class Guarantees:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process of this host and boot, told by its start from a later one with the same number."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    exit_code: int | None
+    exit_code: int
+    """128 + signal if it was killed, as a shell says it."""
     output: str
     """Standard output and error, at most 30,000 characters: head, a line that says what is left out, tail."""
     output_path: Path
+    """The whole of it; readable from inside the sandbox too."""
     seconds: float
     timed_out: bool = False
 
@@ -59,30 +83,43 @@ class CommandResult:
 class Command(Protocol):
     """A command that runs in the background."""
 
-    pid: int
-    """Outside the sandbox: its process group and start time identify it to a successor on this host."""
+    identity: ProcessIdentity
+    """Outside the sandbox: the process above everything that the command started, alive as long as any of it is."""
     output_path: Path
 
     def poll(self) -> int | None:
         """Its exit code, or None while it runs."""
         ...
 
-    async def wait(self, timeout_seconds: float | None = None) -> int | None: ...
+    async def wait(self, timeout_seconds: float | None = None) -> int | None:
+        """Its exit code, or None if it still runs after that time."""
+        ...
 
-    def read(self, *, limit: int = 30_000) -> str:
+    def read(self, *, limit: int = OUTPUT_CHARACTERS) -> str:
         """What it has printed so far, head and tail."""
         ...
 
-    async def stop(self) -> None:
-        """It and everything that it started is gone when this returns."""
+    async def stop(self, *, grace_seconds: float = 1.0) -> None:
+        """It and everything that it started is gone when this returns: asked to end, then killed."""
         ...
 
 
 class Sandbox(Protocol):
-    name: str
-    guarantees: Guarantees
+    @property
+    def name(self) -> str:
+        """`bubblewrap` or `local`."""
+        ...
 
-    async def __aenter__(self) -> Self: ...
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    def describe(self) -> str:
+        """For the human at the start of a run: how commands run here, and what is not guaranteed."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Costs nothing: processes are started by the first command."""
+        ...
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Everything in it dies."""
@@ -97,12 +134,21 @@ class Sandbox(Protocol):
         read_only: bool = False,
         directory: Path | None = None,
     ) -> CommandResult:
-        """`bash -c command` in the workspace. `network` None: as the sandbox's spec says; `read_only`: the workspace
-        cannot be written (SandboxUnavailable where that cannot be enforced)."""
+        """`bash -c command` in the workspace, or a directory in it. `network` None: as the sandbox's spec says;
+        `read_only`: nothing but /tmp can be written (SandboxUnavailable where that cannot be enforced)."""
         ...
 
-    async def start(self, command: str, *, network: bool | None = None) -> Command: ...
+    async def start(
+        self,
+        command: str,
+        *,
+        network: bool | None = None,
+        read_only: bool = False,
+        directory: Path | None = None,
+    ) -> Command: ...
 
-    def find_leftovers(self, pids: Sequence[int]) -> list[int]:
-        """Of these process groups of a dead predecessor, those that still run; `start` times are compared."""
+    async def kill_leftovers(self, known: Sequence[ProcessIdentity] = ()) -> list[ProcessIdentity]:
+        """What a dead or frozen predecessor of this member left running on this host is gone when this returns: the
+        processes that are known of it, and all that carry the mark of this private directory but were started by
+        another worker process. Returns what was found."""
         ...

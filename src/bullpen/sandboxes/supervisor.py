@@ -1,0 +1,426 @@
+"""The program that runs a member's commands: one supervisor for the sandbox, one keeper for each command.
+
+    worker ───control───> supervisor ──fork──> keeper ──fork──> bash -c COMMAND ──> …
+       └─────────── a link for each command ─────┘
+
+It is a script of its own, with the standard library only: inside bubblewrap nothing of Bullpen need be visible.
+There it is process 1 of its namespace, which cannot be killed from inside and takes everything with it when it ends.
+
+- A keeper is the subreaper of its command: whatever a descendant does (setsid, double fork, an empty environment),
+  it stays below its keeper, and the keeper lives as long as any of them. So its subtree *is* the command.
+- If a keeper is killed, what it kept falls to the supervisor, which has no children but keepers: the rest it kills.
+- Who holds the other end of a socket is the worker. When it goes, `kill -9` included, the kernel closes the sockets:
+  supervisor and keepers read the end of file and end everything. No signal, no lease, no timer is needed for that.
+- Commands hold none of these sockets, and both programs are not dumpable: no ptrace, no /proc/PID/fd.
+
+On the control socket the worker sends one byte: `c` with two descriptors (the link, the output file) for a command,
+`p` to be answered with `p`. On a link, lines of JSON: the request, then `{"stop": GRACE_SECONDS}`; back come
+`started` (or `failed`), `exited` and `gone`.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+
+# For mypy. The module itself is not imported: a supervisor for each member should be small.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+CHUNK_BYTES = 65536
+TAIL_BYTES = 65536
+"""What is kept of the end of an output that is longer than its limit."""
+
+LAST_WAIT_SECONDS = 5.0
+STOP_ROUNDS = 100
+
+
+def prctl(option: int, argument: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+
+
+# Processes
+
+
+def parents() -> dict[int, int]:
+    """Every living process that can be seen, with its parent."""
+    if sys.platform != "linux":
+        import subprocess  # Not needed elsewhere, and not small.
+
+        listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        return {int(pid): int(parent) for pid, parent in map(str.split, listing.splitlines())}
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            # It may end while we look.
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state not in (b"Z", b"X"):
+                    table[int(name)] = int(parent)
+    return table
+
+
+def descendants(root: int, *, without: Collection[int] = ()) -> set[int]:
+    """What is below `root` in one look, leaving out the subtrees of `without`."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            if pid not in found and pid not in without:
+                found.add(pid)
+                waiting.append(pid)
+    return found
+
+
+def send_signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def strike(root: int, *, without: Collection[int] = ()) -> None:
+    """Kill what is below `root`, frozen first: who is stopped cannot fork faster than we look."""
+    seen: set[int] = set()
+    for _ in range(STOP_ROUNDS):
+        new = descendants(root, without=without) - seen
+        if not new:
+            break
+        for pid in new:
+            send_signal(pid, signal.SIGSTOP)
+        seen |= new
+    for pid in seen:
+        send_signal(pid, signal.SIGKILL)
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """The exit codes of children that ended, as a shell tells them; whether any child is left."""
+    codes: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return codes, False
+        if pid == 0:
+            return codes, True
+        code = os.waitstatus_to_exitcode(status)
+        codes[pid] = 128 - code if code < 0 else code
+
+
+def watch_children(selector: selectors.BaseSelector) -> int:
+    """The descriptor that becomes readable when a signal came in."""
+    wake, alarm = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(alarm, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+    selector.register(wake, selectors.EVENT_READ)
+    return wake
+
+
+def empty(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(descriptor, CHUNK_BYTES):
+            pass
+
+
+# A command and its keeper
+
+
+class Sink:
+    """The output file: whole up to a limit; of what comes after that, the end."""
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        self._descriptor = descriptor
+        self._room = limit
+        self._limit = limit
+        self._dropped = 0
+        self._tail = bytearray()
+
+    def write(self, data: bytes) -> None:
+        data = data[self._store(data[: self._room]) :]
+        if data:
+            self._room = 0
+            self._dropped += len(data)
+            self._tail += data
+            if len(self._tail) > 2 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
+
+    def settle(self) -> None:
+        """Write the end of what there was no room for."""
+        if self._tail:
+            del self._tail[:-TAIL_BYTES]
+            left_out = self._dropped - len(self._tail)
+            if left_out:
+                self._store(
+                    f"\n[… {left_out:,} bytes were not kept: output is limited to {self._limit:,} …]\n".encode()
+                )
+            self._store(bytes(self._tail))
+            self._tail.clear()
+            self._dropped = 0
+
+    def _store(self, data: bytes) -> int:
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except OSError:
+            pass  # The disk is full, or a quota: what does not fit is dropped like what is over the limit.
+        self._room = max(0, self._room - done)
+        return done
+
+
+class Keeper:
+    """Runs one command, and ends when nothing of it is left."""
+
+    def __init__(self, link: socket.socket, output: int) -> None:
+        self._link = link
+        self._unread = b""
+        request = self._hear()
+        self._sink = Sink(output, request["output_limit"])
+        self._selector = selectors.DefaultSelector()
+        self._wake = watch_children(self._selector)
+        self._main = 0
+        self._strike_at: float | None = None
+        self._pause = 0.002
+        self._pipe = self._begin(request)
+
+    def _begin(self, request: dict[str, Any]) -> int:
+        pipe, writer = os.pipe()
+        trouble, troubled = os.pipe()
+        self._main = os.fork()
+        if self._main == 0:
+            become(request, writer, troubled)
+        os.close(writer)
+        os.close(troubled)
+        with open(trouble, "rb") as file:
+            text = file.read().decode(errors="replace")
+        if text:
+            self._say(failed=text)
+            os._exit(1)
+        os.set_blocking(pipe, False)
+        self._selector.register(pipe, selectors.EVENT_READ)
+        self._selector.register(self._link, selectors.EVENT_READ)
+        # The kernel adds our process number as the worker sees it.
+        self._say(started=os.getpid())
+        return pipe
+
+    def run(self) -> None:
+        while True:
+            for key, _ in self._selector.select(self._patience()):
+                if key.fd == self._wake:
+                    empty(self._wake)
+                elif key.fd == self._pipe:
+                    self._pump()
+                else:
+                    self._obey()
+            if self._strike_at is not None and time.monotonic() >= self._strike_at:
+                strike(os.getpid())
+                self._pause = min(self._pause * 2, 0.5)
+                self._strike_at = time.monotonic() + self._pause
+            codes, any_left = reap()
+            if self._main in codes:
+                self._drain()
+                self._say(exited=codes[self._main])
+            if not any_left:
+                self._drain()
+                self._say(gone=True)
+                return
+
+    def _patience(self) -> float | None:
+        return None if self._strike_at is None else max(0.0, self._strike_at - time.monotonic())
+
+    def _pump(self) -> bool:
+        try:
+            data = os.read(self._pipe, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        if data:
+            self._sink.write(data)
+        elif self._pipe in self._selector.get_map():
+            self._selector.unregister(self._pipe)
+        return bool(data)
+
+    def _drain(self) -> None:
+        """What was in the pipe when the command ended; others may go on writing to it."""
+        for _ in range(16):
+            if not self._pump():
+                break
+        self._sink.settle()
+
+    def _obey(self) -> None:
+        try:
+            order = self._hear()
+        except EOFError:
+            # The worker is gone, or dropped the command.
+            self._selector.unregister(self._link)
+            order = {"stop": 0.0}
+        grace_seconds = float(order["stop"])
+        if grace_seconds > 0:
+            for pid in descendants(os.getpid()):
+                send_signal(pid, signal.SIGTERM)
+                send_signal(pid, signal.SIGCONT)
+        self._strike_at = time.monotonic() + grace_seconds
+
+    def _hear(self) -> dict[str, Any]:
+        while b"\n" not in self._unread:
+            data = self._link.recv(CHUNK_BYTES)
+            if not data:
+                raise EOFError
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        order: dict[str, Any] = json.loads(line)
+        return order
+
+    def _say(self, **fact: Any) -> None:
+        with contextlib.suppress(OSError):
+            self._link.sendall(json.dumps(fact).encode() + b"\n")
+
+
+def become(request: dict[str, Any], output: int, trouble: int) -> None:
+    """The command, in the child."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_DUMPABLE, 1)
+        # When memory runs out, a command goes before its supervisor or the worker.
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        os.chdir(request["directory"])
+        os.execve(request["argv"][0], request["argv"], request["environment"])
+    except BaseException as error:
+        name = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+        os.write(trouble, f"{name} {error}".encode()[:4000])
+    os._exit(127)
+
+
+def keep(link: socket.socket, output: int) -> None:
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    with contextlib.suppress(EOFError):
+        Keeper(link, output).run()
+
+
+# The supervisor
+
+
+class Supervisor:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._keepers: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+        self._wake = watch_children(self._selector)
+        self._selector.register(control, selectors.EVENT_READ)
+        self._is_over = False
+
+    def run(self) -> None:
+        if os.getpid() == 1:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            # Not handled: the kernel then keeps process 1 from it.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        else:
+            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            signal.signal(signal.SIGTERM, self._end)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._control.sendall(b"r")
+        while not self._is_over:
+            ready = {key.fd for key, _ in self._selector.select()}
+            if self._wake in ready:
+                empty(self._wake)
+                self._clear_up()
+            if self._control.fileno() in ready:
+                self._obey()
+        # Process 1 need only leave; elsewhere the keepers have read the same end of file.
+        if os.getpid() != 1:
+            self._wait_for_keepers()
+
+    def _end(self, *_: object) -> None:
+        self._is_over = True
+
+    def _obey(self) -> None:
+        descriptors = array.array("i")
+        try:
+            data, ancillary, _, _ = self._control.recvmsg(1, socket.CMSG_SPACE(2 * descriptors.itemsize))
+        except ConnectionResetError:
+            data, ancillary = b"", []
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+        if data == b"":
+            self._is_over = True
+        elif data == b"p":
+            self._clear_up()
+            self._control.sendall(b"p")
+        else:
+            link, output = descriptors
+            self._fork_keeper(link, output)
+            os.close(link)
+            os.close(output)
+
+    def _fork_keeper(self, link: int, output: int) -> None:
+        for descriptor in (link, output):
+            os.set_inheritable(descriptor, False)
+        pid = os.fork()
+        if pid:
+            self._keepers.add(pid)
+            return
+        try:
+            self._selector.close()
+            self._control.close()
+            os.setpgid(0, 0)
+            keep(socket.socket(fileno=link), output)
+        except BaseException as error:
+            os.write(2, f"keeper: {error!r}\n".encode())
+            os._exit(1)
+        os._exit(0)
+
+    def _clear_up(self) -> None:
+        codes, _ = reap()
+        ended = self._keepers & set(codes)
+        self._keepers -= ended
+        if any(codes[pid] for pid in ended):
+            strike(os.getpid(), without=self._keepers)
+
+    def _wait_for_keepers(self) -> None:
+        until = time.monotonic() + LAST_WAIT_SECONDS
+        self._selector.unregister(self._control)
+        while reap()[1]:
+            if time.monotonic() > until:
+                strike(os.getpid())
+                return
+            self._selector.select(0.05)
+            empty(self._wake)
+
+
+def main() -> None:
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    Supervisor(control).run()
+
+
+if __name__ == "__main__":
+    main()
