@@ -1,0 +1,89 @@
+"""The models, behind one function.
+
+Nothing of a provider's library is imported here: that costs seconds and happens when a model is first called.
+One object serves any number of members at the same time and keeps its connections, so a process opens each
+model once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bullpen.errors import UsageError
+from bullpen.providers.account import Account, default_model
+from bullpen.providers.limits import limits_of
+
+if TYPE_CHECKING:
+    from bullpen.provider import Provider
+
+__all__ = ["default_model", "open_provider"]
+
+REQUEST_TIMEOUT_SECONDS = 600.0
+
+
+def open_provider(
+    model: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    window_tokens: int | None = None,
+    max_output_tokens: int | None = None,
+    thinking: str | None = None,
+    timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+) -> Provider:
+    """The model of that name.
+
+    `anthropic:NAME`, `openai:NAME` (chat completions, of any server at OPENAI_BASE_URL), every other prefix of
+    pydantic-ai, `scripted:FILE`, `record:FILE:MODEL` and `replay:FILE`. Keys and addresses are read from `environ`
+    now; that a key is missing or refused is told by the first reply. `window_tokens` and `max_output_tokens`
+    override what is known of the model; `thinking` is `minimal`, `low`, `medium`, `high` or `xhigh`.
+    """
+    prefix, colon, name = model.partition(":")
+    if not colon or not name:
+        raise UsageError(_how_to_name(model))
+    match prefix:
+        case "scripted":
+            from bullpen.providers.scripted import ScriptedProvider
+
+            return ScriptedProvider.from_file(
+                Path(name), window_tokens=window_tokens, max_output_tokens=max_output_tokens
+            )
+        case "replay":
+            from bullpen.providers.recording import ReplayProvider
+
+            return ReplayProvider(Path(name), window_tokens=window_tokens, max_output_tokens=max_output_tokens)
+        case "record":
+            from bullpen.providers.recording import RecordingProvider
+
+            file, _, recorded = name.partition(":")
+            if not file or not recorded:
+                raise UsageError("to record, name a file and a model: record:run.jsonl:anthropic:NAME")
+            inner = open_provider(
+                recorded,
+                environ=environ,
+                window_tokens=window_tokens,
+                max_output_tokens=max_output_tokens,
+                thinking=thinking,
+                timeout_seconds=timeout_seconds,
+            )
+            return RecordingProvider(inner, Path(file))
+        case _:
+            from bullpen.providers.wire import WireProvider
+
+            return WireProvider(
+                model,
+                Account.of(prefix, os.environ if environ is None else environ),
+                limits_of(name, window_tokens=window_tokens, max_output_tokens=max_output_tokens),
+                thinking=thinking,
+                timeout_seconds=timeout_seconds,
+            )
+
+
+def _how_to_name(model: str) -> str:
+    known = (("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"))
+    guess = next((f"{prefix}:{model}" for start, prefix in known if model.startswith(start)), None)
+    return f"{model!r} is not the name of a model: " + (
+        f"did you mean {guess}?" if guess else "name it PROVIDER:NAME, such as anthropic:NAME or openai:NAME"
+    )

@@ -1,0 +1,65 @@
+"""A model behind HTTP, without anything of its library until it is called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from bullpen.domain.prompt import Reply
+from bullpen.errors import UsageError
+from bullpen.provider import ModelLimits, ModelRequest
+from bullpen.providers.account import Account
+
+if TYPE_CHECKING:
+    from bullpen.providers.wire.line import Line
+
+INSTALL = "models need an extra: pip install 'bullpen[models]'"
+
+
+class WireProvider:
+    """One attempt for each reply, over connections that are kept. Streams when somebody watches."""
+
+    def __init__(
+        self, model: str, account: Account, limits: ModelLimits, *, thinking: str | None, timeout_seconds: float
+    ) -> None:
+        self.model = model
+        self.key_id = account.key_id
+        self.limits = limits
+        self._account = account
+        self._thinking = thinking
+        self._timeout_seconds = timeout_seconds
+        self._line: Line | None = None
+        self._opening = asyncio.Lock()
+
+    async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        line = self._line or await self._open()
+        return await line.reply(request, on_text=on_text)
+
+    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        try:
+            from bullpen.providers.wire.price import list_price_usd
+        except ImportError as error:
+            raise UsageError(INSTALL) from error
+        return list_price_usd(self.model, input_tokens=input_tokens, output_tokens=output_tokens)
+
+    async def close(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            await line.close()
+
+    async def _open(self) -> Line:
+        async with self._opening:
+            if self._line is None:
+                try:
+                    # In a thread: the import takes seconds, and meanwhile leases are to be renewed.
+                    await asyncio.to_thread(import_module, "bullpen.providers.wire.line")
+                except ImportError as error:
+                    raise UsageError(INSTALL) from error
+                from bullpen.providers.wire.line import Line
+
+                self._line = Line.open(
+                    self.model, self._account, thinking=self._thinking, timeout_seconds=self._timeout_seconds
+                )
+            return self._line
