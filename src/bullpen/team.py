@@ -352,8 +352,8 @@ class Host:
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._renewing.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._renewing
+        # Not awaited itself: a cancellation of ours must not be taken for its own.
+        await asyncio.wait({self._renewing})
         with suppress(BullpenError):
             await self._store.stop_worker(self.worker.id)
 

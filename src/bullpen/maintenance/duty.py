@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Self
 
 from bullpen.errors import StoreUnavailable
@@ -37,8 +36,8 @@ class Maintenance:
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._task is not None
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        # Not awaited itself: a cancellation of ours must not be taken for its own.
+        await asyncio.wait({self._task})
 
     async def run_once(self) -> None:
         for duty in self._duties:

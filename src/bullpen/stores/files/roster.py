@@ -13,6 +13,7 @@ from typing import Any
 
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.member import Member
+from bullpen.domain.text import name_key
 from bullpen.stores.files.form import file_bytes, parse_object
 from bullpen.stores.files.layout import Home
 from bullpen.stores.files.view import Signature, View
@@ -37,36 +38,44 @@ class Roster:
 
     def __init__(self, view: View, home: Home, team_id: int) -> None:
         self._view = view
-        self._home = home
+        self._directory = home.members
         self._team_id = team_id
-        self._on_disk: dict[str, tuple[Signature, Member]] = {}
+        self._signatures: dict[str, Signature] = {}
+        self._on_disk: dict[str, Member] = {}
         self._disk_version = -1
-        self._version = -1
+        self._pending: dict[str, tuple[bytes, Member | None]] = {}
         self._members: dict[str, Member] = {}
+        self._version = (-1, -1)
 
     def members(self) -> Mapping[str, Member]:
-        """By key, in the order in which they came."""
-        if self._version != self._view.version:
-            self._read()
-            pending = {name: self._decode(data) for name, data in self._view.pending(self._home.members).items()}
-            found = {name: member for name, (_, member) in self._on_disk.items()} | pending
-            self._members = {member.key: member for member in found.values() if member is not None}
-            self._version = self._view.version
+        """By key."""
+        version = self._view.version_of(self._directory)
+        if self._version != version:
+            self._members = {**self._read_disk(), **self._read_pending()}
+            self._version = version
         return self._members
 
-    def _read(self) -> None:
-        if self._disk_version == self._view.disk_version:
-            return
-        known, self._on_disk = self._on_disk, {}
-        for name, signature in self._view.signatures(self._home.members).items():
+    def _read_disk(self) -> dict[str, Member]:
+        if self._disk_version != self._view.disk_version:
+            found = self._view.signatures(self._directory)
+            for name in self._signatures.keys() - found.keys():
+                self._on_disk.pop(_key(name), None)
+            for name, signature in found.items():
+                if self._signatures.get(name) != signature:
+                    member = self._decode(self._view.read_disk(f"{self._directory}/{name}") or b"")
+                    if member is not None:
+                        self._on_disk[_key(name)] = member
+            self._signatures = found
+            self._disk_version = self._view.disk_version
+        return self._on_disk
+
+    def _read_pending(self) -> dict[str, Member]:
+        known, self._pending = self._pending, {}
+        for name, data in self._view.pending(self._directory).items():
             before = known.get(name)
-            if before is not None and before[0] == signature:
-                self._on_disk[name] = before
-                continue
-            member = self._decode(self._view.read(f"{self._home.members}/{name}") or b"")
-            if member is not None:
-                self._on_disk[name] = (signature, member)
-        self._disk_version = self._view.disk_version
+            is_known = before is not None and before[0] is data
+            self._pending[name] = before if before is not None and is_known else (data, self._decode(data))
+        return {_key(name): member for name, (_, member) in self._pending.items() if member is not None}
 
     def _decode(self, data: bytes) -> Member | None:
         raw = parse_object(data)
@@ -74,3 +83,7 @@ class Roster:
             return None
         member: Member = decode(Member, {**raw, "team_id": self._team_id})
         return member
+
+
+def _key(file_name: str) -> str:
+    return name_key(file_name.removesuffix(".json"))

@@ -64,10 +64,10 @@ class View:
         self.root = root
         self._group = Layer()
         self._verb: Layer | None = None
-        self.version = 0
-        """Grows whenever a file may have changed; what was derived at the same version still holds."""
         self.disk_version = 0
-        """The same, of what is on disk."""
+        """Grows whenever something on disk may have changed."""
+        self._version = 0
+        self._versions: dict[str, int] = {}
         self._kept: dict[str, tuple[Signature, bytes]] = {}
         self._decoded: dict[str, tuple[bytes, Any]] = {}
 
@@ -78,7 +78,7 @@ class View:
 
     def drop(self) -> None:
         self._verb = None
-        self.version += 1
+        self._version += 1
 
     def keep(self) -> None:
         if self._verb is not None:
@@ -111,7 +111,7 @@ class View:
 
     def written(self, changes: Changes) -> None:
         """These are on disk now. An inode number is soon used again, so no signature tells old from new."""
-        self.version += 1
+        self._version += 1
         self.disk_version += 1
         for path in changes.files:
             self._kept.pop(path, None)
@@ -123,7 +123,7 @@ class View:
         self._group = Layer()
         self._verb = None
         self._kept.clear()
-        self.version += 1
+        self._version += 1
         self.disk_version += 1
 
     def _layers(self) -> tuple[Layer, ...]:
@@ -159,6 +159,9 @@ class View:
             known = self._decoded[path] = (data, decoder(data))
         return cast(T, known[1])
 
+    def read_disk(self, path: str) -> bytes | None:
+        return self._disk_read(path)
+
     def object(self, path: str) -> dict[str, Any] | None:
         """The JSON object in it; None if there is none, or it is no JSON."""
         data = self.read(path)
@@ -168,11 +171,19 @@ class View:
         layer = self._top()
         layer.files[path] = data
         layer.enter(path)
-        self.version += 1
+        self._count_change(path)
 
     def remove(self, path: str) -> None:
         self._top().files[path] = None
-        self.version += 1
+        self._count_change(path)
+
+    def _count_change(self, path: str) -> None:
+        directory = path.rpartition("/")[0]
+        self._versions[directory] = self._versions.get(directory, 0) + 1
+
+    def version_of(self, directory: str) -> tuple[int, int]:
+        """What was derived from the files of a directory holds as long as this is the same."""
+        return self._version, self._versions.get(directory, 0)
 
     def pending(self, directory: str) -> dict[str, bytes]:
         """Files of this directory that are written, but not yet on disk."""
@@ -298,7 +309,7 @@ class View:
     def move(self, source: str, target: str) -> None:
         """A directory goes to another place. The first thing that a verb does, and it is a group of its own."""
         self._top().moves.append((source, target))
-        self.version += 1
+        self._version += 1
         self.disk_version += 1
 
     def _base(self, path: str) -> str | None:

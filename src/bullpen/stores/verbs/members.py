@@ -28,7 +28,7 @@ from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
 from bullpen.stores.verbs.hosting import answer_shutdown, put_to_rest, unhost
 from bullpen.stores.verbs.post import post, tell_lead
 from bullpen.stores.verbs.verb import read, write
-from bullpen.stores.verbs.wake import offer, want
+from bullpen.stores.verbs.wake import hand_on, offer, want
 from bullpen.stores.verbs.workers import living_worker
 
 MAX_TEAMMATES = 8
@@ -274,6 +274,9 @@ async def change_status(tx: Transaction, member: Member, status: MemberStatus, *
         old=member.status,
         reason=reason,
     )
+    if status is MemberStatus.IDLE and await tx.find_in_progress(member.team_id, member.key) is not None:
+        # It waits for mail, holding its task: what is claimable meanwhile must not wait for it.
+        await hand_on(tx, changed)
     return changed
 
 

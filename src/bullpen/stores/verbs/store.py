@@ -218,8 +218,8 @@ class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, Reque
         net, self._net = self._net, None
         if net is not None:
             net.cancel()
-            with suppress(asyncio.CancelledError):
-                await net
+            # Not awaited itself: a cancellation of ours must not be taken for its own.
+            await asyncio.wait({net})
 
     async def _run_net(self) -> None:
         """Rings may be lost (a full socket, a dead connection); then this finds who has work, at once if the loss

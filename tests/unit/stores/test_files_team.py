@@ -1,0 +1,67 @@
+"""Rosters: readable in one file while a team is small, one file for each member when it is large."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bullpen.clock import FakeClock
+from bullpen.domain.member import MemberStatus
+from bullpen.errors import Conflict
+from bullpen.stores.files.roster import LISTED
+from tests.unit.stores.files_board import files, user_of
+
+
+async def test_a_small_team_is_one_file_with_names_roles_and_states(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew", goal="ship it")
+        await store.spawn_member(user_of(team.id), "ana", role="painter")
+    config = json.loads((tmp_path / ".teams/crew/config.json").read_text())
+    assert (config["name"], config["goal"]) == ("crew", "ship it")
+    assert [(member["name"], member["role"], member["status"]) for member in config["members"]] == [
+        ("lead", "lead", "idle"),
+        ("user", "user", "idle"),
+        ("ana", "painter", "wanted"),
+    ]
+    assert not (tmp_path / ".teams/crew/members").exists()
+
+
+async def test_a_large_team_is_seen_alike_by_every_process(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with files(tmp_path, clock=clock) as one, files(tmp_path, clock=clock) as other:
+        team = await one.create_team("crew")
+        workers = {store: await store.register_worker() for store in (one, other)}
+        names = [f"m{number}" for number in range(LISTED + 10)]
+        refs = {}
+        for index, name in enumerate(names):
+            clock.advance(1)
+            store = (one, other)[index % 2]
+            refs[name] = (await store.join_member(workers[store].id, team.id, name)).ref
+        assert [member.name for member in await other.list_members(team.id)] == ["lead", "user", *names]
+        # One who stands in the config, and one who never did.
+        for name in (names[0], names[-1]):
+            await other.set_member_status(refs[name], MemberStatus.IDLE)
+            assert (await one.get_member(team.id, name)).status is MemberStatus.IDLE
+        await one.send(user_of(team.id), names[-1], "hello")
+        assert (await other.get_member(team.id, names[0])).status is MemberStatus.IDLE
+        await one.lapse_worker(workers[other].id, renewals_seen=None)
+        states = {member.name: member.status for member in await other.list_members(team.id)}
+        assert [states[name] for name in names[1::2]] == [MemberStatus.SHUTDOWN] * (len(names) // 2)
+        assert MemberStatus.SHUTDOWN not in [states[name] for name in names[::2]]
+    async with files(tmp_path, clock=clock) as store:
+        assert len(await store.list_members(team.id)) == len(names) + 2
+
+
+async def test_a_change_that_was_refused_leaves_a_large_roster_as_it_was(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew", settings={"max_teammates": LISTED + 5})
+        for number in range(LISTED + 5):
+            await store.spawn_member(user_of(team.id), f"m{number}")
+        before = await store.list_members(team.id)
+        for name in ("late", "later"):
+            try:
+                await store.spawn_member(user_of(team.id), name)
+            except Conflict:
+                continue
+            raise AssertionError("there was no room")
+        assert await store.list_members(team.id) == before
