@@ -102,4 +102,4 @@ def clean_environment(spec: SandboxSpec, *, home: Path, worker: str, ours: Mappi
 
 def _toolchains(ours: Mapping[str, str]) -> dict[str, str]:
     places = {name: Path(ours.get(name) or Path.home() / place) for name, place in TOOLCHAINS.items()}
-    return {name: str(place) for name, place in places.items() if place.is_dir()}
+    return {name: str(place) for name, place in places.items() if os.path.isdir(place)}

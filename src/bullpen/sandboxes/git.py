@@ -47,7 +47,8 @@ def git_view(workspace: Path) -> GitView:
 def _worktree_view(dot_git: Path, directory: Path, common: Path) -> GitView:
     if directory.parent != common / "worktrees" or _pointed_to(directory / "gitdir") != dot_git.resolve():
         return GitView()
-    (common / "logs").mkdir(exist_ok=True)
+    with contextlib.suppress(OSError):
+        (common / "logs").mkdir(exist_ok=True)
     shared = (common / name for name in ("objects", "refs", "logs", "reftable", "lfs"))
     pointers = (directory / name for name in ("commondir", "gitdir", "config.worktree"))
     return GitView(
@@ -82,7 +83,9 @@ def _guarded(directory: Path) -> tuple[Path, ...]:
     """What must not be written in a whole repository, and in those of its submodules and worktrees."""
     found: list[Path] = []
     for repository in _repositories(directory):
-        (repository / "hooks").mkdir(exist_ok=True)
+        # What is not there cannot be guarded. Where we may not make it, nor can a command.
+        with contextlib.suppress(OSError):
+            (repository / "hooks").mkdir(exist_ok=True)
         found += (repository / name for name in ("hooks", "config", "config.worktree", "commondir"))
     for worktree in (directory / "worktrees").glob("*"):
         found += (worktree / name for name in ("commondir", "gitdir", "config.worktree"))

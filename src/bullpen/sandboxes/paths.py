@@ -222,7 +222,7 @@ def homes() -> tuple[Path, ...]:
     found = {Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir)}
     if os.geteuid() == 0:
         found |= {Path("/root"), *_children(Path("/home"))}
-    return tuple(sorted({home.resolve() for home in found if home.is_dir() and home.resolve() != Path("/")}))
+    return tuple(sorted({home.resolve() for home in found if os.path.isdir(home) and home.resolve() != Path("/")}))
 
 
 def home_secrets(home: Path) -> tuple[Path, ...]:

@@ -24,11 +24,13 @@ import array
 import contextlib
 import ctypes
 import errno
+import gc
 import json
 import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Collection
@@ -50,9 +52,12 @@ LAST_WAIT_SECONDS = 5.0
 STOP_ROUNDS = 100
 
 
+_LIBC = ctypes.CDLL(None)
+
+
 def prctl(option: int, argument: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+        _LIBC.prctl(option, argument, 0, 0, 0)
 
 
 # Processes
@@ -61,8 +66,6 @@ def prctl(option: int, argument: int) -> None:
 def parents() -> dict[int, int]:
     """Every living process that can be seen, with its parent."""
     if sys.platform != "linux":
-        import subprocess  # Not needed elsewhere, and not small.
-
         listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
         return {int(pid): int(parent) for pid, parent in map(str.split, listing.splitlines())}
     table = {}
@@ -197,24 +200,28 @@ class Keeper:
         self._sink = Sink(output, request["output_limit"])
         self._selector = selectors.DefaultSelector()
         self._wake = watch_children(self._selector)
-        self._main = 0
         self._strike_at: float | None = None
         self._pause = 0.002
         self._pipe = self._begin(request)
 
     def _begin(self, request: dict[str, Any]) -> int:
         pipe, writer = os.pipe()
-        trouble, troubled = os.pipe()
-        self._main = os.fork()
-        if self._main == 0:
-            become(request, writer, troubled)
-        os.close(writer)
-        os.close(troubled)
-        with open(trouble, "rb") as file:
-            text = file.read().decode(errors="replace")
-        if text:
-            self._say(failed=text)
+        try:
+            self._process = subprocess.Popen(
+                request["argv"],
+                cwd=request["directory"],
+                env=request["environment"],
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=writer,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            name = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+            self._say(failed=f"{name} {error}")
             os._exit(1)
+        self._main = self._process.pid
+        os.close(writer)
         os.set_blocking(pipe, False)
         self._selector.register(pipe, selectors.EVENT_READ)
         self._selector.register(self._link, selectors.EVENT_READ)
@@ -294,31 +301,17 @@ class Keeper:
             self._link.sendall(json.dumps(fact).encode() + b"\n")
 
 
-def become(request: dict[str, Any], output: int, trouble: int) -> None:
-    """The command, in the child."""
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        prctl(PR_SET_DUMPABLE, 1)
-        # When memory runs out, a command goes before its supervisor or the worker.
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write("500")
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (output, 1), (output, 2)):
-            os.dup2(source, target)
-        os.chdir(request["directory"])
-        os.execve(request["argv"][0], request["argv"], request["environment"])
-    except BaseException as error:
-        name = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
-        os.write(trouble, f"{name} {error}".encode()[:4000])
-    os._exit(127)
+def give_way() -> None:
+    """When memory runs out, a command goes before its supervisor or the worker. It inherits this from its keeper."""
+    prctl(PR_SET_DUMPABLE, 1)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def keep(link: socket.socket, output: int) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    give_way()
     with contextlib.suppress(EOFError):
         Keeper(link, output).run()
 
@@ -343,7 +336,8 @@ class Supervisor:
         else:
             prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
             signal.signal(signal.SIGTERM, self._end)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            # Not ignored, which commands would inherit.
+            signal.signal(signal.SIGINT, lambda *_: None)
         self._control.sendall(b"r")
         while not self._is_over:
             ready = {key.fd for key, _ in self._selector.select()}
@@ -415,6 +409,9 @@ class Supervisor:
 
 
 def main() -> None:
+    # Every keeper is a copy: what the collector does not touch stays shared with it.
+    gc.disable()
+    gc.freeze()
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=int(sys.argv[1]))

@@ -54,8 +54,11 @@ class View:
     def hide(self, *paths: Path) -> None:
         """Not seen. What is reached through a link is hidden where it really is."""
         for path in paths:
+            # Most of the usual places do not exist, and to resolve a path is slow.
+            if not os.path.exists(path):
+                continue
             real = path.resolve()
-            if os.path.exists(real) and self._is_of_host(real):
+            if self._is_of_host(real):
                 self._shown[real] = Show.MASK
                 self._pin(real)
 
@@ -72,7 +75,7 @@ class View:
         for path in sorted(self._shown, key=lambda path: len(path.parts)):
             options += self._option(path, read_only=read_only)
         for path, show in self._shown.items():
-            if show is Show.REBUILD or (show is Show.MASK and path.is_dir()):
+            if show is Show.REBUILD or (show is Show.MASK and os.path.isdir(path)):
                 options += ["--remount-ro", str(path)]
         return options
 
@@ -86,7 +89,7 @@ class View:
                 return ["--ro-bind", str(path), str(path)]
             case Show.LINK:
                 return ["--symlink", os.readlink(path), str(path)]
-            case Show.MASK if not path.is_dir():
+            case Show.MASK if not os.path.isdir(path):
                 return ["--ro-bind", "/dev/null", str(path)]
             case _:
                 return ["--tmpfs", str(path)]
