@@ -297,11 +297,12 @@ def whole(answer: Answer, heard: Heard, usage: Usage) -> dict[str, Any]:
         "stop_reason": answer.reason,
         "stop_sequence": None,
         "usage": _usage(usage),
+        **answer.extra,
     }
 
 
 def events(answer: Answer, heard: Heard, usage: Usage) -> list[bytes]:
-    start = {**whole(Answer(), heard, usage), "stop_reason": None}
+    start = {**whole(Answer(extra=answer.extra), heard, usage), "stop_reason": None}
     start["usage"] = {**_usage(usage), "output_tokens": 1}
     stream: list[dict[str, Any]] = [{"type": "message_start", "message": start}, {"type": "ping"}]
     for index, part in enumerate(answer.parts):

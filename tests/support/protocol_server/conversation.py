@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bullpen.domain.prompt import CallPart, ResultPart, TextPart, ThinkingPart, Usage, UserMessage
@@ -66,12 +66,13 @@ class RawCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`stop`: end_turn, tool_use, max_tokens or refusal; by itself what the parts call for."""
+    """`stop`: end_turn, tool_use, max_tokens or refusal; by itself what the parts call for. `extra`: more fields."""
 
     parts: tuple[TextPart | ThinkingPart | CallPart | RawCall, ...] = ()
     stop: str | None = None
     usage: Usage | None = None
     refusal: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Answer | str) -> Answer:

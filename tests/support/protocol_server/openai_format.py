@@ -259,6 +259,7 @@ def whole(answer: Answer, heard: Heard, usage: Usage) -> dict[str, Any]:
         "model": heard.model,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _STOPS[answer.reason]}],
         "usage": _usage(usage),
+        **answer.extra,
     }
 
 

@@ -20,6 +20,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.messages import TextPart as WireTextPart
 from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
@@ -52,6 +54,8 @@ _CACHED = {
     "anthropic_cache_messages": True,
 }
 
+_DROP_STALE_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+
 
 class Line:
     def __init__(
@@ -80,10 +84,12 @@ class Line:
         return cls(name, model, account, thinking=thinking, timeout_seconds=timeout_seconds)
 
     async def close(self) -> None:
-        client = getattr(self._model, "client", None)
-        close = getattr(client, "close", None)
-        if callable(close):
-            await close()
+        if isinstance(self._model, AnthropicModel | OpenAIChatModel):
+            await self._model.client.close()
+        else:
+            # The library closes the connections that it opened itself when its model is left.
+            async with self._model:
+                pass
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None) -> Reply:
         messages = outgoing(request.messages, provider=self._account.provider, system=self._model.system)
@@ -95,6 +101,7 @@ class Line:
                 response = await model_request(
                     self._model, messages, model_settings=settings, model_request_parameters=parameters
                 )
+            self._learn(response)
             return self._reply(request, response)
         except Exception as error:
             # The contract promises only our errors, and a garbled reply makes the library stumble anywhere. Nothing
@@ -151,6 +158,15 @@ class Line:
         if response.finish_reason is None and "finish_reason" not in (response.provider_details or {}):
             raise Overloaded(f"the reply of {self._name} broke off before its end")
         return response
+
+    def _learn(self, response: ModelResponse) -> None:
+        """Some models refuse thinking once anything before it was pruned, and the library asks a second time without.
+
+        After the first such refusal of this account, the request says at once that stale thinking is to be dropped.
+        """
+        changes = (response.provider_details or {}).get("input_transformations") or ()
+        if any(change.get("type") == "thinking_dropped" for change in changes) and "thinking" not in self._settings:
+            self._settings["anthropic_thinking"] = _DROP_STALE_THINKING
 
     def _reply(self, request: ModelRequest, response: ModelResponse) -> Reply:
         taken = (part.call_id for message in request.messages for part in message.parts if isinstance(part, CallPart))

@@ -174,26 +174,26 @@ def _jsonable(values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def read_arguments(raw: str | Mapping[str, Any] | None, *, cut: bool) -> tuple[dict[str, Any], str | None]:
+def read_arguments(raw: Any, *, cut: bool) -> tuple[dict[str, Any], str | None]:
     """The arguments of a call, or why there are none."""
     too_long = "the output limit cut this call off before its arguments were complete: send it again, in smaller pieces"
     if isinstance(raw, Mapping):
         # Already parsed by the server, so nothing proves that it is whole.
         return ({}, too_long) if cut else (dict(raw), None)
-    if raw is None or not raw.strip():
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
         return ({}, too_long) if cut else ({}, None)
+    value = raw
     try:
-        value = json.loads(raw, strict=False)
-        if isinstance(value, str):
-            value = json.loads(value, strict=False)
+        # Some models write the object as a text within the text.
+        for _ in range(2):
+            value = json.loads(value, strict=False) if isinstance(value, str) else value
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return value, None
     if cut:
         return {}, too_long
-    shown = raw if len(raw) <= 200 else f"{raw[:200]}…"
-    return {}, f"the arguments are not a JSON object: {shown}"
+    return {}, f"the arguments are not a JSON object: {str(raw)[:200]}"
 
 
 def _new_id() -> str:
