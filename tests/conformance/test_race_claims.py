@@ -128,21 +128,21 @@ async def test_each_claimable_task_is_claimed_once_by_32_processes(shared_store_
 async def _fill_board(store: Store, user: MemberRef) -> dict[str, list[int]]:
     """Every kind of task, mixed, so that what may not be claimed always lies between what may."""
     blocker = await store.create_task(user, "never done", owner="user")
-    numbers: dict[str, list[int]] = {kind: [] for kind in ("free", "painter", "blocked", "foreign", "completed")}
-    for index in range(300):
-        kind = ("free", "painter", "free", "blocked", "foreign", "completed", "deleted")[index % 7]
-        task = await store.create_task(
-            user,
-            f"{kind} {index}",
-            blocked_by=[blocker.id] if kind == "blocked" else [],
-            role={"painter": "Painter", "foreign": "plumber"}.get(kind),
+    kinds = ("free", "painter", "free", "blocked", "foreign", "completed", "deleted")
+    tasks = await asyncio.gather(
+        *(
+            store.create_task(
+                user,
+                kind,
+                blocked_by=[blocker.id] if kind == "blocked" else [],
+                role={"painter": "Painter", "foreign": "plumber"}.get(kind),
+            )
+            for kind in kinds * 40
         )
-        if kind == "completed":
-            await store.complete_task(user, task.id)
-        if kind == "deleted":
-            await store.delete_task(user, task.id)
-        else:
-            numbers[kind].append(task.id)
+    )
+    numbers = {kind: sorted(task.id for task in tasks if task.subject == kind) for kind in kinds}
+    await asyncio.gather(*(store.complete_task(user, number) for number in numbers["completed"]))
+    await asyncio.gather(*(store.delete_task(user, number) for number in numbers["deleted"]))
     return numbers
 
 
@@ -249,9 +249,8 @@ async def test_a_claimer_killed_at_any_moment_leaves_each_task_with_one_owner_or
 ) -> None:
     async with opened(shared_store_url) as store:
         team, user = await create_team(store)
-        for index in range(200):
-            await store.create_task(user, f"task {index}")
-        for round_number in range(10):
+        await asyncio.gather(*(store.create_task(user, f"task {index}") for index in range(120)))
+        for round_number in range(7):
             claimers = [
                 crew.start(
                     claim_until_nothing_is_left,

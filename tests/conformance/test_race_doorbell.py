@@ -259,7 +259,7 @@ async def test_of_1000_idle_members_in_four_processes_one_task_wakes_one(shared_
             for name in ("c0", "c1", "c2", "c3")
         }
         for crowd in crowds.values():
-            await crowd.hear("asleep")
+            await crowd.hear("asleep", bound_seconds=3 * BOUND_SECONDS)
         assert await _count_rings(store, user, crowds) == 0
         await store.create_task(user, "for one")
         await _until_claimed(store, team.id, 1)
@@ -300,7 +300,7 @@ async def test_no_ring_is_lost_between_look_and_sleep(shared_store_url: str, cre
     """Each answers the other at once, so each letter arrives while its reader looks or falls asleep."""
     async with opened(shared_store_url) as store:
         team, _ = await create_team(store)
-        place = {"url": shared_store_url, "team_id": team.id, "rounds": 150}
+        place = {"url": shared_store_url, "team_id": team.id, "rounds": 100}
         players = [
             crew.start(play_ping_pong, **place, name="a", other="b"),
             crew.start(play_ping_pong, **place, name="b", other="a"),

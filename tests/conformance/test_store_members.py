@@ -579,6 +579,40 @@ async def test_when_the_last_one_up_is_asked_to_stop_a_task_revives_who_timed_ou
     assert (await board.member("ana")).status is MemberStatus.WANTED
 
 
+@pytest.mark.parametrize("what", ["mail", "an assigned task", "a task that only it could take"])
+async def test_who_times_out_without_a_last_look_is_brought_back_by(board: Board, what: str) -> None:
+    ana = await board.idle_teammate("ana")
+    if what == "mail":
+        await board.store.send(board.user, "ana", "hello")
+    else:
+        await board.task(owner="ana" if what == "an assigned task" else None)
+    member = await board.store.shut_down_member(ana, reason="timeout")
+    assert member == await board.member("ana")
+    assert member.status is MemberStatus.WANTED
+
+
+async def test_nobody_writes_for_a_member_that_no_worker_hosts(board: Board) -> None:
+    """Its row can be read by anyone: that alone is no right to act for it."""
+    await board.task()
+    wanted = (await board.store.spawn_member(board.lead, "ana")).member
+    with pytest.raises(LeaseLost):
+        await board.store.claim_task(wanted.ref, 1)
+    with pytest.raises(LeaseLost):
+        await board.store.set_member_status(wanted.ref, MemberStatus.STOPPING)
+    assert (await board.host("ana")).incarnation == wanted.incarnation + 1
+
+
+async def test_a_holder_that_goes_idle_lets_another_be_revived(board: Board) -> None:
+    """ben waits for mail, holding #1; nobody else is up for #2."""
+    await board.timed_out_teammate("ana")
+    ben = await board.teammate("ben")
+    await board.tasks(2)
+    assert (await board.member("ana")).status is MemberStatus.SHUTDOWN
+    await board.store.claim_task(ben, 1)
+    await board.store.end_phase(ben, why="awaiting_messages")
+    assert (await board.member("ana")).status is MemberStatus.WANTED
+
+
 async def test_who_was_asked_to_stop_is_not_revived(board: Board) -> None:
     ana = await board.teammate("ana")
     await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "ana")

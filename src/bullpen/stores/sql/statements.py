@@ -49,9 +49,9 @@ FIND_WANTED_OF_TEAM = """
     ORDER BY status_at, name_key LIMIT 1 {skip_locked}
 """
 
-WAIT_FOR_WANTED = FIND_WANTED.replace("{skip_locked}", "{for_share}")
+WAIT_FOR_WANTED = FIND_WANTED.replace("{skip_locked}", "{for_update}")
 
-WAIT_FOR_WANTED_OF_TEAM = FIND_WANTED_OF_TEAM.replace("{skip_locked}", "{for_share}")
+WAIT_FOR_WANTED_OF_TEAM = FIND_WANTED_OF_TEAM.replace("{skip_locked}", "{for_update}")
 
 HAS_WANTED = "SELECT 1 FROM member WHERE status = 'wanted' LIMIT 1"
 
@@ -150,6 +150,8 @@ LIST_TASKS_BY_STATUS_AND_OWNER = """
     ORDER BY id LIMIT :limit
 """
 
+FIND_TASKS = "SELECT {task_columns} FROM task WHERE team_id = :team_id AND id = ANY(:ids) ORDER BY id"
+
 FIND_IN_PROGRESS = """
     SELECT {task_columns} FROM task
     WHERE team_id = :team_id AND owner_key = :owner_key AND status = 'in_progress'
@@ -220,10 +222,10 @@ _PROBES = {
 for _mark, _probe in _PROBES.items():
     CLAIM_NEXT_POSTGRES = CLAIM_NEXT_POSTGRES.replace(_mark, _probe)
 
-# What a claim would take: here it is waited for, if somebody holds it.
-WAIT_FOR_CLAIMABLE = f"{_NEXT_CLAIMABLE} {{for_share}}"
+# What a claim would take: here it is waited for, if somebody holds it, be it only shared.
+WAIT_FOR_CLAIMABLE = f"{_NEXT_CLAIMABLE} {{for_update}}"
 
-WAIT_FOR_ASSIGNED = f"{_NEXT_ASSIGNED} {{for_share}}"
+WAIT_FOR_ASSIGNED = f"{_NEXT_ASSIGNED} {{for_update}}"
 
 HAS_CLAIMABLE = """
     SELECT 1 FROM task

@@ -71,7 +71,7 @@ class SqliteTransaction(SqlTransaction):
     def _last_position(self) -> int:
         """Of all teams: a position that was given out for another one is none of this store's mistakes."""
         [(position,)] = self._connection.execute(_LAST_OF_ALL).fetchall()
-        return int(position)
+        return int(cast(int, position))
 
     async def last_position(self, team_id: int) -> str:
         [(position,)] = self._connection.execute(_LAST_POSITION, (team_id,)).fetchall()

@@ -20,8 +20,9 @@ async def fenced(
             f"{member.name}@{team.name} is now incarnation {member.incarnation}, "
             f"{by.incarnation} is over: stop, nothing was written"
         )
-    if member.status is MemberStatus.SHUTDOWN and member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL):
-        raise LeaseLost(f"{member.name}@{team.name} has shut down ({member.status_reason}): nothing was written")
+    if member.worker_id is None and member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL):
+        state = "has shut down" if member.status is MemberStatus.SHUTDOWN else "waits for a worker to host it"
+        raise LeaseLost(f"{member.name}@{team.name} {state} ({member.status_reason}): nothing was written")
     if team_must_live and team.deleted_at is not None:
         raise TeamDeleted(f"team {team.name!r} has been deleted; its board and mail can still be read")
     return team, member

@@ -13,7 +13,7 @@ from bullpen.domain.request import Request, RequestKind, RequestStatus, answer, 
 from bullpen.domain.task import Handover, Task, TaskStatus
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.post import notify
-from bullpen.stores.verbs.wake import hand_on, offer
+from bullpen.stores.verbs.wake import hand_on, offer, revive
 
 TAKEOVER_SECONDS = 30.0
 
@@ -80,8 +80,18 @@ async def put_to_rest(
     await withdraw_requests_of(tx, member)
     await give_back_task_of(tx, member, note=note)
     await hand_on(tx, member)
+    if rested.can_be_revived:
+        await _offer_what_is_its(tx, rested)
     # What it gave back may have brought it back itself, if nobody else is left.
     return await tx.find(Member, member.team_id, member.key) or rested
+
+
+async def _offer_what_is_its(tx: Transaction, member: Member) -> None:
+    """It timed out without a last look: what waits for it brings it back, as it would if it came now."""
+    if await tx.has_undelivered(member.team_id, member.key):
+        await revive(tx, member, reason="mail waits for it")
+    else:
+        await offer(tx, await tx.list_tasks(member.team_id, TaskStatus.PENDING, member.key, 0, None))
 
 
 async def withdraw_requests_of(tx: Transaction, member: Member) -> None:

@@ -111,8 +111,10 @@ class TaskVerbs:
         tx: Transaction, by: MemberRef, task_id: int, changes: TaskChanges, *, operation_id: str | None = None
     ) -> Task:
         _, me = await fenced(tx, by)
-        if changes.add_blocked_by or changes.remove_blocked_by or changes.add_blocks:
+        if ends := {*changes.add_blocked_by, *changes.remove_blocked_by, *changes.add_blocks}:
             await tx.lock_graph(by.team_id)
+            # Ascending, as locks are taken: who finishes the blocker just now holds it and then wants its dependents.
+            await tx.find_tasks(by.team_id, sorted({*ends, task_id}), Lock.UPDATE)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         _check_may_update(task, me, changes)
         task = await _change_fields(tx, task, me, changes)

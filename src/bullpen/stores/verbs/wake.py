@@ -93,14 +93,14 @@ async def _wake_claimers(tx: Transaction, team_id: int, role_key: str, count: in
 
 async def hand_on(tx: Transaction, leaver: Member) -> None:
     """`leaver` takes nothing more: what it could have taken is offered to the others."""
-    for role_key in {"", leaver.role_key}:
+    for role_key in sorted({"", leaver.role_key}):
         if await tx.has_claimable(leaver.team_id, role_key):
             await _wake_claimers(tx, leaver.team_id, role_key, 1)
 
 
 async def pass_baton(tx: Transaction, claimer: Member) -> None:
     """The claimer took one task: if more is claimable and somebody is idle, wake that one."""
-    for role_key in {"", claimer.role_key}:
+    for role_key in sorted({"", claimer.role_key}):
         idle = await tx.list_claimers(claimer.team_id, role_key, (MemberStatus.IDLE,), 2)
         others = [member for member in idle if member.key != claimer.key]
         if not others:

@@ -20,9 +20,9 @@
 -- An operation remembers the first outcome of a verb that was called with an id.
 --
 -- An event is a fact. It is placed by a number that its transaction takes right
--- before the commit, and its own (`n`) therein. `settled` tells when everything up to
--- it is in place: once every transaction with a lower id has ended. Readers stop
--- there, else they would pass over an event that commits late.
+-- before the commit, and its own (`n`) therein. The system column `xmin` tells when
+-- everything up to it is in place: once every transaction with a lower id has ended.
+-- Readers stop there, else they would pass over an event that commits late.
 --
 -- A follower is a process that follows the log of a team until the moment that it
 -- renews every few seconds: a NOTIFY for events is sent only if there is one.
@@ -225,7 +225,6 @@ CREATE TABLE event (
     team_id bigint NOT NULL,
     number  bigint NOT NULL,
     n       bigint NOT NULL,
-    settled xid8 NOT NULL,
     kind    text NOT NULL,
     at      timestamptz NOT NULL,
     actor   text NOT NULL,
