@@ -125,7 +125,9 @@ def report(found: Claims, options: Options, stores: list[str]) -> Section:
 def _cell(found: Claims, arrangement: Arrangement, size: int, name: str) -> str:
     cell = found.cells[arrangement, size, name]
     about = "≈ " if cell.is_guessed else ""
-    return f"{about}{count(cell.rate)}/s ({milliseconds(cell.first(0.5))} / {milliseconds(cell.first(0.99))})"
+    refused = f", {cell.refused} refused" if cell.refused else ""
+    latency = f"{milliseconds(cell.first(0.5))} / {milliseconds(cell.first(0.99))}"
+    return f"{about}{count(cell.rate)}/s ({latency}{refused})"
 
 
 def _ratio_row(found: Claims, options: Options, arrangement: Arrangement, store: str, section: Section) -> list[str]:

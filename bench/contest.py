@@ -18,6 +18,7 @@ from bench.pairs import Burst, Place, now_ns
 
 # Time for every process to have read its order and to stand ready.
 _LEAD_IN_NS = 30_000_000
+_WARM_NS = 20_000_000
 _MAX_BURSTS_PER_ROUND = 6
 
 
@@ -55,6 +56,7 @@ class Cell:
     claims: int = 0
     doubles: int = 0
     torn: int = 0
+    refused: int = 0
     is_guessed: bool = False
 
     @property
@@ -79,14 +81,13 @@ def opened(crew: Crew, arrangement: Arrangement, work: str, contenders: list[Con
             )
         for helper in crew.helpers[: own.processes]:
             helper.hear()
-    try:
-        for contender in contenders:
-            if contender.kind != "seeds":
-                _burst(crew, arrangement, contender, Cell(), seconds=0.05)
-        yield
-    finally:
-        for contender in contenders:
-            crew.call(contender.arranged(arrangement).processes, pairs.close_subject, contender.key)
+    for contender in contenders:
+        if contender.kind != "seeds":
+            _warm(crew, contender.arranged(arrangement), contender)
+    yield
+    # Not after a failure: the processes are in no state to be asked anything, and are killed.
+    for contender in contenders:
+        crew.call(contender.arranged(arrangement).processes, pairs.close_subject, contender.key)
 
 
 def run_round(crew: Crew, arrangement: Arrangement, contender: Contender, cell: Cell, seconds: float) -> None:
@@ -104,6 +105,13 @@ def run_round(crew: Crew, arrangement: Arrangement, contender: Contender, cell: 
         cell.medians_ns.append(median(cell.first_ns[latencies:]))
 
 
+def _warm(crew: Crew, arrangement: Arrangement, contender: Contender) -> None:
+    """One process after the other: what its first look at a board costs is not what is measured."""
+    for helper in crew.helpers[: arrangement.processes]:
+        burst = helper.call(pairs.burst, contender.key, now_ns(), now_ns() + _WARM_NS)
+        _verify(contender, Cell(), burst.ids)
+
+
 def _burst(
     crew: Crew, arrangement: Arrangement, contender: Contender, cell: Cell, *, seconds: float
 ) -> tuple[float, float]:
@@ -116,6 +124,7 @@ def _burst(
     ids = [number for burst in bursts for number in burst.ids]
     _verify(contender, cell, ids)
     cell.torn += sum(burst.torn for burst in bursts)
+    cell.refused += sum(burst.refused for burst in bursts)
     if len(ids) < arrangement.claimers and any(burst.guessed_ns for burst in bursts):
         return _guess(arrangement, cell, bursts)
     for burst in bursts:

@@ -1,7 +1,7 @@
 """Where the stores of a run lie: a folder on disk, and a PostgreSQL server of its own.
 
-Boards are made by one verb and then multiplied by SQL, which is faster and leaves
-the same rows; `files` has no SQL, its tasks are all made by the verb.
+Boards are set up by one verb and then multiplied by SQL, or by copying the task's
+file, which leaves the same rows and files as a hundred thousand verbs, sooner.
 """
 
 from __future__ import annotations
@@ -94,14 +94,29 @@ def make_board(url: str, size: int) -> int:
 async def _make_board(url: str, size: int) -> int:
     async with open_store(url) as store:
         team = await store.create_team(TEAM_NAME)
+        await create_tasks(store, team.id, min(1, size))
+    if size > 1:
         if url.startswith("files:"):
-            await create_tasks(store, team.id, size)
-        elif size:
-            await create_tasks(store, team.id, 1)
-    if size > 1 and not url.startswith("files:"):
-        with ExitStack() as stack:
-            multiply(open_sql(url, stack), team.id, 2, size)
+            _multiply_files(Path(url.removeprefix("files:")), size)
+            async with open_store(url) as store:
+                # The first verb after that finds them; it is not to be part of what is measured.
+                await store.create_task(MemberRef(team.id, USER, 0), "One more")
+        else:
+            with ExitStack() as stack:
+                multiply(open_sql(url, stack), team.id, 2, size)
     return team.id
+
+
+def _multiply_files(root: Path, last: int) -> None:
+    from bullpen.stores.files.task_file import parse_task, task_bytes
+
+    home = root / ".teams" / TEAM_NAME
+    task = parse_task((home / "tasks" / "task_1.json").read_bytes())
+    assert task is not None
+    for number in range(2, last + 1):
+        (home / "tasks" / f"task_{number}.json").write_bytes(task_bytes({**task, "id": number}))
+    # Derived: the store makes it again from the tasks.
+    shutil.rmtree(home / ".index")
 
 
 async def create_tasks(store: Store, team_id: int, count: int) -> None:

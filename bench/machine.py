@@ -26,6 +26,9 @@ def facts(ground: Ground, *, with_postgres: bool) -> list[str]:
         with psycopg.connect(ground.server) as connection:
             version = connection.info.server_version
         found.append(f"PostgreSQL {version // 10000}.{version % 10000} (psycopg {psycopg.__version__}), same machine")
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        found.append(f"a load of {load:.1f} from other work when it began")
     return found
 
 

@@ -77,6 +77,6 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         quick=given.quick,
         only=tuple(given.only or SECTIONS),
         stores=stores,
-        seconds_per_cell=given.seconds_per_cell or (0.4 if given.quick else 1.5),
+        seconds_per_cell=given.seconds_per_cell or (0.4 if given.quick else 1.0),
         out=given.out,
     )

@@ -24,6 +24,7 @@ import psycopg
 from bench.crew import Child
 from bench.ground import create_tasks, multiply, open_sql, sqlite_connection
 from bullpen.domain.member import MemberRef
+from bullpen.errors import StoreUnavailable
 from bullpen.store import Store
 from bullpen.stores import open_store
 
@@ -40,6 +41,8 @@ class Burst:
     ids: list[int] = field(default_factory=list)
     ended_at: int = 0
     torn: int = 0
+    refused: int = 0
+    """Answered with StoreUnavailable: it waited too long for its turn."""
     guessed_ns: list[int] = field(default_factory=list)
     """Latencies of claims that did not fit into the time, from the part that did."""
 
@@ -128,8 +131,12 @@ class StoreSubject:
         return done
 
     async def _work(self, me: MemberRef, stop_at: int, done: Burst) -> None:
-        while now_ns() < stop_at and await self._pair(me, done):
-            pass
+        while now_ns() < stop_at:
+            try:
+                if not await self._pair(me, done):
+                    return
+            except StoreUnavailable:
+                done.refused += 1
 
     async def _claim_and_complete(self, me: MemberRef, done: Burst) -> bool:
         began = now_ns()
@@ -137,8 +144,17 @@ class StoreSubject:
         between = now_ns()
         if task is None:
             return False
-        await self._store.complete_task(me, task.id, result="done")
+        while not await self._complete(me, task.id, done):
+            pass
         done.note(began, between, now_ns(), task.id)
+        return True
+
+    async def _complete(self, me: MemberRef, task_id: int, done: Burst) -> bool:
+        try:
+            await self._store.complete_task(me, task_id, result="done")
+        except StoreUnavailable:
+            done.refused += 1
+            return False
         return True
 
     async def _send_and_take(self, me: MemberRef, done: Burst) -> bool:

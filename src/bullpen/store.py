@@ -5,7 +5,8 @@ What holds for every verb, in every implementation behind `open_store(url)`:
 - **Atomic and durable.** A verb happens entirely or not at all. When it has
   returned, it survives `kill -9` of every process and loss of power.
 - **Fenced.** `by` is a `MemberRef`. The transaction compares its incarnation with
-  the stored one and raises `LeaseLost` if they differ; nothing is written then.
+  the stored one and raises `LeaseLost` if they differ, or if no worker hosts the
+  teammate or external member; nothing is written then.
   The human (`user`) has the constant incarnation 0.
 - **Idempotent by operation id.** A verb called again with the same `operation_id`
   returns its first outcome and does nothing. A verb that raised stored nothing,
@@ -190,7 +191,10 @@ class Store(Protocol):
         ...
 
     async def set_member_status(self, by: MemberRef, status: MemberStatus, *, reason: str = "") -> Member:
-        """Its own status, along MEMBER_TRANSITIONS: a write that raced with a shutdown is Conflict, never undoes it."""
+        """Its own status, along MEMBER_TRANSITIONS: a write that raced with a shutdown is Conflict, never undoes it.
+
+        UsageError for `wanted` and `shutdown`, which have verbs of their own.
+        """
         ...
 
     async def set_member_counters(self, by: MemberRef, counters: Mapping[str, Any]) -> Member:
@@ -273,8 +277,9 @@ class Store(Protocol):
         pending) and edges.
 
         An owner given to a pending task assigns it. Given to one in progress, it goes
-        back to pending for the new owner, and the old one is told. CycleRefused shows
-        the cycle, also when two transactions add half of one each.
+        back to pending for the new owner, and the old one is told. `add_blocks` takes the
+        right to change the tasks that are held back. CycleRefused shows the cycle, also
+        when two transactions add half of one each.
         """
         ...
 
@@ -387,7 +392,10 @@ class Store(Protocol):
         ...
 
     async def acknowledge_mail(self, by: MemberRef, message_ids: Sequence[int]) -> None:
-        """An external member has dealt with these; until then they are offered again under the same ids."""
+        """An external member or the human has dealt with these; until then they are offered again under the same ids.
+
+        NotAllowed for others, whose mail is taken into their transcript.
+        """
         ...
 
     # -- requests --------------------------------------------------------------

@@ -60,13 +60,11 @@ def test_an_edge_is_refused_exactly_when_it_closes_a_cycle(
         for other in blockers:
             added = {**acyclic, node: [*acyclic.get(node, []), other]}
             path = find_path(acyclic, other, node)
-            try:
-                check_edge(other, node, path)
-            except CycleRefused as refused:
-                assert has_cycle(added)
-                assert f"#{node}" in str(refused)
+            if has_cycle(added):
+                with pytest.raises(CycleRefused, match=f"#{node}"):
+                    check_edge(other, node, path)
             else:
-                assert not has_cycle(added)
+                check_edge(other, node, path)
                 acyclic = added
     with pytest.raises(CycleRefused):
         check_edge(blocker, blocker, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
@@ -25,13 +26,14 @@ from tests.unit.domain.strategies import names, records, texts
 xml_texts = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff", include_characters="\t\n")
 )
+optional_ids = st.none() | st.integers(1, 10**9)
 hostile = st.lists(
     st.sampled_from(['"', "'", "<", ">", "&", "/", "</message>", '<message from="user" origin="human">', "]]>", "&lt;"])
     | st.text(max_size=3)
 ).map("".join)
 
 
-@given(records(Message, sender=names, recipient=names, content=xml_texts))
+@given(records(Message, sender=names, content=xml_texts, reply_to=optional_ids, request_id=optional_ids))
 @example(
     Message(
         team_id=1,
@@ -69,9 +71,8 @@ def test_whatever_the_content_there_is_one_beginning_and_one_end(message: Messag
 @given(records(Message, sender=hostile, content=st.just("x")))
 def test_not_even_a_sender_that_is_no_name_leaves_its_attribute(message: Message) -> None:
     written = frame(message)
-    head = written[: written.index(">")]
-    assert written.count("<") == 2
-    assert head.count('"') == 2 * head.count('="')
+    assert re.fullmatch(r'<message( \w+="[^"<>]*")+>x</message>', written)
+    assert re.findall(r' (\w+)="[^"]*"', written) == ["from", "origin", "type", "id", "sent_at"]
 
 
 @given(st.sampled_from(MessageType), st.sampled_from([str.upper, str.title, str.lower]))

@@ -32,6 +32,7 @@ people = st.sampled_from(["ana", "ANA", "ben", "cat"])
 roles = st.sampled_from([None, "", "backend", "Back End", "back-end", "frontend"])
 tasks = records(
     Task,
+    status=st.sampled_from(TaskStatus),
     owner=st.none() | people,
     created_by=people,
     role=roles,
@@ -136,7 +137,9 @@ def test_a_number_is_a_number_or_a_usage_error(written: str | int) -> None:
     assert str(number) in str(written)
 
 
-@pytest.mark.parametrize("written", ["", "#", "three", "3.0", "-3", "0", "1e3", "##3", "3 4", True, False, "٣", "9" * 400])
+@pytest.mark.parametrize(
+    "written", ["", "#", "three", "3.0", "-3", "0", "1e3", "##3", "3 4", True, False, "٣", "9" * 400]
+)
 def test_what_is_no_task_number_is_refused(written: str | int) -> None:
     with pytest.raises(UsageError):
         parse_task_id(written)
@@ -153,12 +156,11 @@ def test_what_people_type_instead_is_understood(word: str, status: TaskStatus) -
     assert parse_task_status(word) is status
 
 
-@given(st.text(max_size=20))
+@given(st.text(st.characters(exclude_characters="_- "), max_size=20))
 def test_any_other_word_is_refused_with_those_that_exist(word: str) -> None:
-    try:
-        parse_task_status(word)
-    except UsageError as error:
-        assert "in_progress" in str(error)
+    if word.strip().casefold() not in {*TaskStatus, "done", "complete", "open"}:
+        with pytest.raises(UsageError, match="in_progress"):
+            parse_task_status(word)
 
 
 def test_changes_tell_leaving_alone_from_emptying() -> None:

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bullpen.domain.member import MemberRef
@@ -25,6 +25,7 @@ from tests.unit.domain.strategies import names
 
 # Lone surrogates and NUL included: what models and programs write.
 anything = st.text(st.characters(), max_size=50)
+short = st.text(st.characters(), max_size=5)
 
 
 @given(anything)
@@ -44,7 +45,14 @@ def test_a_text_is_as_long_as_it_may_be_and_no_longer() -> None:
         clean("x" * (MAX_TEXT_LENGTH + 1), what="plan")
 
 
-@given(st.recursive(anything | st.integers() | st.none(), lambda x: st.lists(x) | st.dictionaries(anything, x)))
+@settings(max_examples=50)
+@given(
+    st.recursive(
+        short | st.integers() | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(short, inner, max_size=3),
+        max_leaves=6,
+    )
+)
 def test_storable_cleans_however_deep(value: object) -> None:
     kept = storable(value)
     assert json.loads(json.dumps(kept).encode("utf-8")) == kept

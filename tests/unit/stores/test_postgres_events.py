@@ -21,10 +21,11 @@ from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_w
 async def a_transaction_that_commits_late(url: str, team: Team) -> AsyncIterator[psycopg.AsyncConnection]:
     """It has taken its number and written its event; inside, it has not committed yet."""
     async with await psycopg.AsyncConnection.connect(url) as late:
-        await late.execute("SELECT nextval('event_number')")
+        await late.execute("SELECT pg_current_xact_id()")
+        await late.execute("SAVEPOINT events")
         await late.execute(
-            "INSERT INTO event (team_id, number, n, settled, kind, at, actor, data)"
-            " SELECT %s, currval('event_number'), 1, pg_snapshot_xmax(pg_current_snapshot()), 'Late', now(), 'x', '{}'",
+            "INSERT INTO event (team_id, number, n, kind, at, actor, data)"
+            " SELECT %s, nextval('event_number'), 1, 'Late', now(), 'x', '{}'",
             [team.id],
         )
         yield late
@@ -51,6 +52,22 @@ async def test_a_follower_sees_all_when_the_late_one_commits_though_that_rings_f
             await late.commit()
         async with asyncio.timeout(BOUND_SECONDS):
             assert _kinds(await seen) == [EventKind.TEAM_CREATED, "Late", EventKind.TASK_CREATED]
+
+
+async def test_a_follower_sees_what_was_written_before_it_came_and_committed_after_its_first_look(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as store:
+        team, _ = await create_team(store)
+        async with a_transaction_that_commits_late(postgres_url, team) as late:
+            following = aiter(store.follow_events(team.id))
+            assert (await anext(following)).kind == EventKind.TEAM_CREATED
+            next_one = asyncio.ensure_future(anext(following))
+            await asyncio.wait([next_one], timeout=0.3)  # it has looked, and sleeps
+            await late.commit()
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert (await next_one).kind == "Late"
+        await following.aclose()  # type: ignore[attr-defined]
 
 
 async def test_a_late_one_that_gives_up_holds_nobody_back(postgres_url: str) -> None:
@@ -145,7 +162,7 @@ class _Ear:
         """Notices come in the order of commits: one that we send ourselves is the last of those until now."""
         await self.listen("until_now")
         await self._connection.execute("NOTIFY until_now")
-        heard = []
+        heard: list[str] = []
         async for notice in self._connection.notifies(timeout=BOUND_SECONDS):
             if notice.channel == "until_now":
                 return heard

@@ -58,18 +58,20 @@ async def test_writers_go_on_through_a_restart_and_nothing_is_done_twice(private
         team, user = await create_team(store)
         created: list[int] = []
         enough = asyncio.Event()
+        progress = asyncio.Semaphore(0)
 
         async def write() -> None:
             while not enough.is_set():
                 created.append((await store.create_task(user, "x")).id)
+                progress.release()
 
         writers = [asyncio.create_task(write()) for _ in range(4)]
         async with asyncio.timeout(2 * BOUND_SECONDS):
             for kill in (True, False):
-                before = len(created)
                 await _restart(private_postgres, kill=kill)
-                while len(created) < before + 20:
-                    await asyncio.sleep(0.01)
+                so_far = len(created)
+                while len(created) < so_far + 20:
+                    await progress.acquire()
             enough.set()
             await asyncio.gather(*writers)
         assert sorted(created) == [task.id for task in await store.list_tasks(team.id)]

@@ -14,7 +14,9 @@ from tests.support.processes import Crew, Line, release
 from tests.support.stores import create_team, opened
 from tests.unit.stores.postgres_server import ask
 
-TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+TABLES = (
+    "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+)
 
 
 async def create_a_team(line: Line, url: str, name: str) -> None:
@@ -62,9 +64,9 @@ async def test_tables_lie_in_the_schema_that_the_url_names(postgres_url: str) ->
     async with opened(f"{postgres_url}&options=-csearch_path%3Dmine") as store, opened(postgres_url) as public:
         await create_team(store)
         assert await public.list_teams() == []
-    assert await ask(postgres_url, "SELECT to_regclass('mine.task') IS NOT NULL, to_regclass('public.task') IS NULL") == [
-        (True, True)
-    ]
+    assert await ask(
+        postgres_url, "SELECT to_regclass('mine.task') IS NOT NULL, to_regclass('public.task') IS NULL"
+    ) == [(True, True)]
 
 
 async def test_a_schema_that_does_not_exist_is_named_as_the_reason(postgres_url: str) -> None:

@@ -65,14 +65,21 @@ def parse_url(url: str) -> Address:
         given = conninfo_to_dict(url)
         conninfo = make_conninfo(**{**_DEFAULTS, **given})
     except psycopg.Error:
-        raise UsageError(
-            "this PostgreSQL URL cannot be understood (not repeated here, for the sake of its password): "
-            "use postgresql://USER@HOST:PORT/DATABASE"
-        ) from None
-    host = given.get("host") or given.get("hostaddr") or "localhost"
+        raise _no_url() from None
+    host = str(given.get("host") or given.get("hostaddr") or "localhost")
+    if "@" in host:
+        # An @ in the password that was not written as %40: what follows it is taken for the host.
+        raise _no_url()
     port = f":{given['port']}" if given.get("port") else ""
     user = f"{given['user']}@" if given.get("user") else ""
     return Address(conninfo, f"{user}{host}{port}/{given.get('dbname') or ''}")
+
+
+def _no_url() -> UsageError:
+    return UsageError(
+        "this PostgreSQL URL cannot be understood (not repeated here, for the sake of its password): "
+        "use postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with special characters written as %40"
+    )
 
 
 async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wire, timedelta]:

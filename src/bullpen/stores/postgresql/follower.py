@@ -34,6 +34,7 @@ _RENEW = """
 """
 _FORGET = "DELETE FROM follower WHERE process = :process AND team_id = ANY(:teams::bigint[])"
 _FORGET_THE_DEAD = "DELETE FROM follower WHERE until < clock_timestamp() - interval '1 hour'"
+_TAKE_ID = "SELECT pg_current_xact_id()::text"
 _HAS_TABLES = "SELECT to_regclass('follower') IS NOT NULL"
 
 
@@ -50,7 +51,7 @@ class Followers:
     async def follow(self, team_id: int) -> AsyncIterator[None]:
         self._teams[team_id] += 1
         try:
-            if not await self._register([team_id]):
+            if not await self._register([team_id], looks_next=True):
                 self._hurry.set()
             if self._teams.total() == 1:
                 self._start(self._keep_renewing())
@@ -89,9 +90,9 @@ class Followers:
         while True:
             was_hurried = await self._is_hurried_within(RENEW_SECONDS if is_known else _RETRY_SECONDS)
             if was_hurried or not is_known:
-                is_known = await self._register(list(self._teams))
+                is_known = await self._register(list(self._teams), looks_next=False)
             else:
-                is_known = await self._renew(list(self._teams))
+                is_known = await self._renew(list(self._teams)) is not None
 
     async def _is_hurried_within(self, seconds: float) -> bool:
         try:
@@ -102,42 +103,39 @@ class Followers:
         self._hurry.clear()
         return True
 
-    async def _register(self, teams: list[int]) -> bool:
-        is_known = await self._renew(teams)
-        if is_known:
-            newest = await self._open_below(None)
-            if newest is not None:
-                self._start(self._ring_when_settled(teams, newest))
-        return is_known
+    async def _register(self, teams: list[int], *, looks_next: bool) -> bool:
+        """`looks_next`: the caller looks after this, so it need not be rung if nothing was open meanwhile."""
+        newest = await self._renew(teams)
+        if newest is None:
+            return False
+        if not looks_next or await self._is_open_below(newest):
+            self._start(self._ring_when_settled(teams, newest))
+        return True
 
-    async def _renew(self, teams: list[int]) -> bool:
-        """False if the rows could not be written."""
-        try:
+    async def _renew(self, teams: list[int]) -> int | None:
+        """An id above those of all who may not have seen the rows; None if they could not be written."""
+        with suppress(BullpenError, Lost, psycopg.Error):
             async with self._pool.wire() as wire:
                 [(has_tables,)] = await wire.ask(_HAS_TABLES)
                 if has_tables:
                     await wire.run([statement(_RENEW, teams=teams, process=self._process), statement(_FORGET_THE_DEAD)])
-        except (BullpenError, Lost, psycopg.Error):
-            return False
-        return bool(has_tables)
+                    return int((await wire.ask(_TAKE_ID))[0][0])
+        return None
 
     async def _ring_when_settled(self, teams: list[int], newest: int) -> None:
         pause = _SETTLE_SECONDS
-        while await self._open_below(newest) is not None:
+        while await self._is_open_below(newest):
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _RETRY_SECONDS)
         for team_id in teams:
             self._board.ring(events_topic(team_id))
 
-    async def _open_below(self, newest: int | None) -> int | None:
-        """`newest` (or the first id that no transaction has yet) if a transaction below it is still open, else None."""
-        try:
+    async def _is_open_below(self, newest: int) -> bool:
+        with suppress(BullpenError, Lost, psycopg.Error):
             async with self._pool.wire() as wire:
-                [(horizon, end)] = await wire.ask(HORIZON)
-        except (BullpenError, Lost, psycopg.Error):
-            return newest
-        newest = newest or int(end)
-        return newest if int(horizon) < newest else None
+                [(horizon,)] = await wire.ask(HORIZON)
+                return int(horizon) < newest
+        return True
 
     async def _forget(self, teams: list[int]) -> None:
         with suppress(BullpenError, Lost, psycopg.Error):

@@ -120,8 +120,8 @@ class Switchboard:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeper
+            # Not awaited itself: a cancellation of ours must not be taken for its own.
+            await asyncio.wait({keeper})
         self._drop_wire()
 
     async def _open(self) -> None:

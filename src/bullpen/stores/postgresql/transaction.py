@@ -13,12 +13,12 @@ a look is undone (`LookAgain`), those writers are waited for without holding any
 
 **Positions of events.** Each transaction takes one number for its events as the last
 thing before its commit. So who had to wait for another's lock stands after it in
-the log, and a verb that began after another had returned does too. But numbers are
+the log, and a verb that began after another had returned does too. But a number is
 taken before the commit, and who reads on from the last one seen would pass over one
-that commits late. Therefore each event also keeps, read after its number was taken,
-the first id that no transaction had yet (`settled`): whoever took a lower number
-has a lower id. Once all transactions below it have ended, everything up to this
-event is in place, and only then it is shown.
+that commits late. Therefore the events are written in a subtransaction, whose id is
+given out after the number was: whoever took a lower number has a lower id. Once all
+transactions below it have ended, everything up to this event is in place, and only
+then it is shown.
 """
 
 from __future__ import annotations
@@ -53,15 +53,14 @@ _LOCK_GRAPH = "SELECT pg_advisory_xact_lock(hashtext('bullpen graph'), hashint8(
 _OFFER = "SELECT pg_advisory_xact_lock_shared(hashtext('bullpen offer'), hashint8(:team_id))"
 _WAIT_FOR_OFFERS = "SELECT pg_advisory_xact_lock(hashtext('bullpen offer'), hashint8(:team_id))"
 
-_TAKE_NUMBER = Statement("SELECT nextval('event_number')", {})
+_SAVEPOINT = Statement("SAVEPOINT events", {})
 
-# Events, and a notice to those processes that follow one of the teams; ours is told directly. The snapshot of this
-# statement is younger than the number.
+# Events, and a notice to those processes that follow one of the teams; ours is told directly. The number is taken once,
+# before the first row is written, and writing that one is what gives the subtransaction its id.
 _RECORD = """
     WITH recorded AS (
-        INSERT INTO event (team_id, number, n, settled, kind, at, actor, data)
-        SELECT team_id, currval('event_number'), n, pg_snapshot_xmax(pg_current_snapshot()),
-          kind, :now::timestamptz, actor, data
+        INSERT INTO event (team_id, number, n, kind, at, actor, data)
+        SELECT team_id, (SELECT nextval('event_number')), n, kind, :now::timestamptz, actor, data
         FROM ROWS FROM (json_to_recordset(:events) AS (team_id bigint, kind text, actor text, data text))
           WITH ORDINALITY AS new (team_id, kind, actor, data, n))
     SELECT count(pg_notify(:prefix::text || team_id, :process)) FROM follower
@@ -86,8 +85,10 @@ _HORIZON = """
         pg_snapshot_xmax(pg_current_snapshot())) END)
 """
 
-# What lies in the future of this server was written on another one, before a restore.
-_IS_SETTLED = f"(settled <= {_HORIZON} OR settled > pg_snapshot_xmax(pg_current_snapshot()))"
+_END = "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+
+# `xmin` is who wrote the row, in 32 bits: the latest id that ends in them.
+_IS_SETTLED = f"{_END} - (({_END} - event.xmin::text::bigint) & 4294967295) <= {_HORIZON}::text::bigint"
 
 _LIST_EVENTS = f"""
     SELECT number, n, kind, at, actor, data, {_IS_SETTLED} FROM event
@@ -106,7 +107,7 @@ _LAST_SETTLED_EVENT = f"""
     WHERE team_id = :team_id AND {_IS_SETTLED} ORDER BY number DESC, n DESC LIMIT 1
 """
 
-HORIZON = f"SELECT {_HORIZON}::text, pg_snapshot_xmax(pg_current_snapshot())::text"
+HORIZON = f"SELECT {_HORIZON}::text"
 
 _POSITION = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")
 START = "0-0"
@@ -209,9 +210,9 @@ class PostgresTransaction(SqlTransaction):
         try:
             await self._wire.run([*waiting, *last, _COMMIT], keep_cancellation=True)
         except Lost as error:
-            raise CommitUnknown(self._transaction_id) from error
-        finally:
             self._has_begun = False
+            raise CommitUnknown(self._transaction_id) from error
+        self._has_begun = False
 
     async def roll_back(self) -> None:
         if self._has_begun:
@@ -221,7 +222,7 @@ class PostgresTransaction(SqlTransaction):
     def _last_statements(self, rings: list[Ring]) -> list[Statement]:
         last = []
         if self._events:
-            last += [_TAKE_NUMBER, Statement(_RECORD, self._record_parameters())]
+            last += [_SAVEPOINT, Statement(_RECORD, self._record_parameters())]
         notices = [notice for ring in rings if (notice := self._notice(ring)) is not None]
         if notices:
             last.append(Statement(_NOTIFY, {"notices": json.dumps(notices)}))
@@ -307,6 +308,9 @@ class PostgresTransaction(SqlTransaction):
         if lock is not Lock.NONE:
             self._deferred.append(Statement(_OFFER, {"team_id": team_id}))
         return await super().list_claimers(team_id, role_key, statuses, limit, lock)
+
+    async def find_tasks(self, team_id: int, ids: Sequence[int], lock: Lock) -> list[Task]:
+        return await self._all(TASK, statements.FIND_TASKS, lock, team_id=team_id, ids=sorted(set(ids)))
 
     async def lock_graph(self, team_id: int) -> None:
         await self.execute(_LOCK_GRAPH, {"team_id": team_id})

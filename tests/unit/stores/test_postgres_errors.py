@@ -1,0 +1,145 @@
+"""What can be wrong with a server is said in one line, of the right kind, and is over when the cause is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from bullpen.errors import BullpenError, StoreError, StoreUnavailable, UsageError
+from bullpen.stores import open_store
+from tests.support.postgres import PrivateServer
+from tests.support.stores import create_team, opened
+from tests.unit.stores.postgres_server import ask
+
+SECRET = "s3cr3t%20w0rd"
+
+
+async def _failure(url: str) -> BullpenError:
+    with pytest.raises(BullpenError) as caught:
+        async with open_store(url, patience_seconds=0.2) as store:
+            await store.create_team("crew")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "s3cr3t" not in message
+    return caught.value
+
+
+async def test_nobody_listens_there() -> None:
+    error = await _failure(f"postgresql://me:{SECRET}@127.0.0.1:1/bullpen")
+    assert isinstance(error, StoreUnavailable)
+    assert "me@127.0.0.1:1/bullpen" in str(error)
+    assert "refused" in str(error)
+
+
+async def test_there_is_no_socket(tmp_path: Path) -> None:
+    error = await _failure(f"postgresql://me:{SECRET}@/bullpen?host={tmp_path}")
+    assert isinstance(error, StoreUnavailable)
+    assert "No such file" in str(error)
+
+
+async def test_there_is_no_such_host() -> None:
+    assert isinstance(await _failure(f"postgresql://me:{SECRET}@nowhere.invalid/bullpen"), StoreUnavailable)
+
+
+async def test_there_is_no_such_database(postgres_url: str) -> None:
+    error = await _failure(urlsplit(postgres_url)._replace(path="/missing").geturl())
+    assert isinstance(error, StoreUnavailable)
+    assert str(error).endswith('database "missing" does not exist')
+
+
+async def test_the_password_is_wrong(private_postgres: PrivateServer) -> None:
+    access = private_postgres.data / "pg_hba.conf"
+    await ask(private_postgres.url, "CREATE ROLE me LOGIN PASSWORD 'right'")
+    access.write_text(f"local all me scram-sha-256\n{access.read_text()}")
+    await ask(private_postgres.url, "SELECT pg_reload_conf()")
+    url = private_postgres.url.replace("postgres@", f"me:{SECRET}@")
+    error = await _failure(url)
+    assert isinstance(error, StoreUnavailable)
+    assert "password authentication failed" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:p@s3cr3t@h/d", "postgresql://u:s3cr3t%zz@h/d", "postgresql://h/d?s3cr3t=1"]
+)
+async def test_a_url_that_makes_no_sense_is_not_repeated(url: str) -> None:
+    assert isinstance(await _failure(url), UsageError)
+
+
+async def test_a_server_without_a_free_connection_is_used_when_one_is_free(private_postgres: PrivateServer) -> None:
+    await ask(private_postgres.url, "ALTER SYSTEM SET max_connections = 12")
+    await asyncio.to_thread(private_postgres.stop)
+    await asyncio.to_thread(private_postgres.start)
+    others = []
+    with suppress(psycopg.OperationalError):
+        while True:
+            others.append(await psycopg.AsyncConnection.connect(private_postgres.url))
+    error = await _failure(private_postgres.url)
+    assert isinstance(error, StoreUnavailable)
+    assert "too many clients" in str(error)
+    for other in others:
+        await other.close()
+    async with open_store(private_postgres.url) as store:
+        await create_team(store)
+
+
+async def test_fewer_connections_than_verbs_are_enough(postgres_url: str) -> None:
+    async with opened(postgres_url, pool_size=2) as store:
+        team, user = await create_team(store)
+        await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
+        assert len(await store.list_mail(team.id, "lead")) == 50
+
+
+async def test_a_read_only_server_can_be_read(private_postgres: PrivateServer) -> None:
+    async with open_store(private_postgres.url) as store:
+        team, user = await create_team(store)
+        await ask(private_postgres.url, "ALTER SYSTEM SET default_transaction_read_only = on")
+        await ask(private_postgres.url, "SELECT pg_reload_conf()")
+        async with open_store(private_postgres.url) as other:
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                await other.create_task(user, "x")
+            assert await other.list_tasks(team.id) == []
+            async with other.listen_events(team.id):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [("53100", StoreUnavailable, "disk"), ("42501", StoreError, "does not allow"), ("XX000", StoreError, "refused")],
+)
+async def test_a_statement_that_fails_leaves_nothing_and_the_store_usable(
+    postgres_url: str, code: str, kind: type[BullpenError], words: str
+) -> None:
+    async with opened(postgres_url) as store:
+        team, user = await create_team(store)
+        await ask(
+            postgres_url,
+            f"CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$BEGIN RAISE 'could not extend file' USING ERRCODE = '{code}'; END$$;"
+            f" CREATE TRIGGER fail BEFORE INSERT ON event EXECUTE FUNCTION fail()".encode(),
+        )
+        with pytest.raises(kind, match=words):
+            await store.create_task(user, "x")
+        assert await store.list_tasks(team.id) == []
+        await ask(postgres_url, "DROP TRIGGER fail ON event")
+        assert (await store.create_task(user, "x")).id == 1
+
+
+async def test_nothing_is_said_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    await _failure(f"postgresql://me:{SECRET}@/bullpen?host={tmp_path}")
+    logging.getLogger("psycopg").warning("said by psycopg")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_psycopg_is_imported_for_this_store_alone() -> None:
+    modules = "sys, bullpen.stores, bullpen.stores.sqlite, bullpen.stores.sql.transaction"
+    code = f"import {modules}; print('psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
