@@ -14,6 +14,8 @@ from bench.pairs import Place, write_seed_task
 SEEDS = "the seeds' method"
 RATIO_TO_BARE = 0.5
 GROWTH = 1.5
+# They are slow: fewer and longer turns, so that claims end within them.
+_SEED_ROUNDS = 2
 
 Cells = dict[tuple[Arrangement, int, str], Cell]
 
@@ -72,11 +74,16 @@ def _make_contenders(ground: Ground, size: int, stores: list[str]) -> list[Conte
 def _measure_cells(
     crew: Crew, options: Options, arrangement: Arrangement, contenders: list[Contender], cells: Cells
 ) -> None:
+    if arrangement == ALONE:
+        contenders = [contender for contender in contenders if not contender.is_alone]
     with opened(crew, arrangement, "claims", contenders):
-        for _ in range(options.rounds):
+        for number in range(options.rounds):
             for contender in contenders:
                 cell = cells.setdefault((arrangement, contender.size, contender.name), Cell())
-                run_round(crew, arrangement, contender, cell, options.burst_seconds)
+                if contender.kind != "seeds":
+                    run_round(crew, arrangement, contender, cell, options.burst_seconds)
+                elif number < _SEED_ROUNDS:
+                    run_round(crew, arrangement, contender, cell, options.seconds_per_cell)
 
 
 def _measure_growth(crew: Crew, options: Options, ends: list[list[Contender]], found: Claims) -> None:
@@ -114,7 +121,11 @@ def report(found: Claims, options: Options, stores: list[str]) -> Section:
         section.parts.append(f"### {arrangement.describe()}")
         section.table(
             ["", *(f"{size:,} tasks" for size in options.sizes)],
-            [[name, *(_cell(found, arrangement, size, name) for size in options.sizes)] for name in found.names]
+            [
+                [name, *(_cell(found, arrangement, size, name) for size in options.sizes)]
+                for name in found.names
+                if (arrangement, options.sizes[0], name) in found.cells
+            ]
             + [_ratio_row(found, options, arrangement, store, section) for store in stores if store != "files"],
         )
     _report_growth(found, options, section)
@@ -124,10 +135,11 @@ def report(found: Claims, options: Options, stores: list[str]) -> Section:
 
 def _cell(found: Claims, arrangement: Arrangement, size: int, name: str) -> str:
     cell = found.cells[arrangement, size, name]
-    about = "≈ " if cell.is_guessed else ""
+    if cell.is_guessed:
+        return f"≈ {count(cell.rate)}/s ({milliseconds(cell.first(0.5))})"
     refused = f", {cell.refused} refused" if cell.refused else ""
     latency = f"{milliseconds(cell.first(0.5))} / {milliseconds(cell.first(0.99))}"
-    return f"{about}{count(cell.rate)}/s ({latency}{refused})"
+    return f"{count(cell.rate)}/s ({latency}{refused})"
 
 
 def _ratio_row(found: Claims, options: Options, arrangement: Arrangement, store: str, section: Section) -> list[str]:
@@ -168,13 +180,13 @@ def _report_doubles(found: Claims, section: Section) -> None:
     rows = []
     for name in found.names:
         cells = [cell for (_, _, subject), cell in found.cells.items() if subject == name]
-        whole = [cell for cell in cells if not cell.is_guessed]
-        claims, doubles = sum(cell.claims for cell in whole), sum(cell.doubles for cell in whole)
+        claims, doubles = sum(cell.claims for cell in cells), sum(cell.doubles for cell in cells)
         torn = sum(cell.torn for cell in cells)
         share = f"{doubles:,} ({doubles / claims:.0%})" if doubles else "never"
         rows.append([name, f"{claims:,}", share, f"{torn:,}" if torn else "none"])
     section.say(
         """From the numbers that the claimers were given, over all of the above; every task number is given out once,
-        so one that comes twice was claimed twice. A torn read is a file seen half written."""
+        so one that comes twice was claimed twice. A torn read is a file seen half written, or written over by two at
+        once; the seeds' agents die of it, here they pass over it."""
     )
     section.table(["", "claims", "claimed twice", "torn reads"], rows)

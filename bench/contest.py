@@ -14,7 +14,7 @@ from bench import pairs
 from bench.crew import Crew
 from bench.figures import median, percentile
 from bench.options import ALONE, Arrangement
-from bench.pairs import Burst, Place, now_ns
+from bench.pairs import Place, now_ns
 
 # Time for every process to have read its order and to stand ready.
 _LEAD_IN_NS = 30_000_000
@@ -125,8 +125,9 @@ def _burst(
     _verify(contender, cell, ids)
     cell.torn += sum(burst.torn for burst in bursts)
     cell.refused += sum(burst.refused for burst in bursts)
-    if len(ids) < arrangement.claimers and any(burst.guessed_ns for burst in bursts):
-        return _guess(arrangement, cell, bursts)
+    parts = sum(burst.parts for burst in bursts)
+    if len(ids) < arrangement.claimers and parts:
+        return _guess(arrangement, cell, len(ids) + parts, seconds)
     for burst in bursts:
         cell.first_ns += burst.first_ns
         cell.second_ns += burst.second_ns
@@ -134,12 +135,11 @@ def _burst(
     return len(ids), max(0.0, (ended_at - start_at) / 1e9)
 
 
-def _guess(arrangement: Arrangement, cell: Cell, bursts: list[Burst]) -> tuple[float, float]:
-    """Most were cut off: so many claimers, each with that latency, make that rate."""
+def _guess(arrangement: Arrangement, cell: Cell, claims: float, seconds: float) -> tuple[float, float]:
+    """Most were cut off: all together did so many claims, or parts of claims, in this time."""
     cell.is_guessed = True
-    latencies = [ns for burst in bursts for ns in (*burst.first_ns, *burst.guessed_ns)]
-    cell.first_ns += latencies
-    return arrangement.claimers, median(latencies) / 1e9
+    cell.first_ns.append(int(arrangement.claimers * seconds / claims * 1e9))
+    return claims, seconds
 
 
 def _refill(crew: Crew, contender: Contender) -> None:

@@ -47,8 +47,14 @@ def _title(arrangement: Arrangement) -> str:
     return arrangement.describe().replace(" in ", "\nin ").replace(", ", ",\n")
 
 
+def _rate(found: Claims, arrangement: Arrangement, size: int, name: str) -> float:
+    """Of a bare engine the better of its two, as in the tables."""
+    cells = [found.cells.get((arrangement, size, one)) for one in (name, f"{name}, 1 claimer")]
+    return max(cell.rate for cell in cells if cell is not None)
+
+
 def _draw_line(panel: Any, found: Claims, options: Options, arrangement: Arrangement, name: str) -> None:
-    rates = [found.cells[arrangement, size, name].rate or None for size in options.sizes]
+    rates = [_rate(found, arrangement, size, name) or None for size in options.sizes]
     is_bare = name == bare(name.removeprefix("bare "))
     panel.plot(
         options.sizes,

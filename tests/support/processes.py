@@ -98,7 +98,12 @@ class Child:
         self._line = line
 
     async def say(self, word: str, /, **facts: Any) -> None:
-        await self._line.say(word, **facts)
+        try:
+            await self._line.say(word, **facts)
+        except (BrokenPipeError, ConnectionResetError):
+            # It has ended: if it crashed, its last word says how.
+            await self.join()
+            pytest.fail(f"{self.name} (pid {self.pid}) ended before it was told {word!r}")
 
     async def hear(self, word: str | None = None, *, bound_seconds: float = BOUND_SECONDS) -> Report:
         """Its next report, within the bound. HungUp when it has ended; a crash fails the test."""

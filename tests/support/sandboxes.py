@@ -62,12 +62,19 @@ class Ground:
         )
 
 
+def _parent() -> Path:
+    """Not below /tmp, wherever this repository lies."""
+    parent = ROOT / ".pytest_cache"
+    if parent.is_relative_to("/tmp"):
+        return Path("/var/tmp")
+    parent.mkdir(exist_ok=True)
+    return parent
+
+
 @pytest.fixture
 def ground(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
     """Workspace with a store in it, something outside, and a home with secrets that is ours for the test."""
-    parent = ROOT / ".pytest_cache"
-    parent.mkdir(exist_ok=True)
-    ground = Ground(Path(tempfile.mkdtemp(prefix="sandbox-", dir=parent)))
+    ground = Ground(Path(tempfile.mkdtemp(prefix="sandbox-", dir=_parent())))
     for directory in (ground.workspace, ground.outside, ground.store, ground.home / ".ssh", ground.home / ".config/gh"):
         directory.mkdir(parents=True)
     (ground.outside / "file").write_text("outside")

@@ -67,6 +67,14 @@ class Gate:
             pid = ""
         return f"process {pid}" if pid else "another process"
 
+    def peek_commits(self) -> int:
+        """How many there have been, without entering; -1 if that cannot be told."""
+        try:
+            with open(self._path, "rb") as file:
+                return self._read_commits(file.fileno())
+        except OSError:
+            return -1
+
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

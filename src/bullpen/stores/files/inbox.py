@@ -16,8 +16,10 @@ appends at any moment is found behind the cursor.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +29,7 @@ from bullpen.domain.message import RUNTIME_TYPES, Message, MessageType, Origin
 from bullpen.domain.text import name_key
 from bullpen.stores.files.foreign import moment_of, pick, text_of
 from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
-from bullpen.stores.files.layout import Home
+from bullpen.stores.files.layout import DEFAULT_FOREIGN, TEAMS, Home
 from bullpen.stores.files.view import View
 
 FIRST_FOREIGN_ID = 1 << 40
@@ -398,3 +400,18 @@ def _find_line(data: bytes, beginning: bytes) -> int | None:
         return 0
     found = data.find(b"\n" + beginning)
     return None if found < 0 else found + 1
+
+
+def inboxes_mark(root: str) -> int:
+    """Another number as soon as any program has changed any inbox: a look at file times, for whoever waits for mail."""
+    folders = [os.path.join(root, DEFAULT_FOREIGN, "inbox")]
+    with suppress(OSError):
+        folders += [entry.path for entry in os.scandir(os.path.join(root, TEAMS)) if not entry.name.startswith(".")]
+    marks = []
+    for folder in folders:
+        with suppress(OSError):
+            for entry in os.scandir(folder):
+                if entry.name.endswith(".jsonl"):
+                    status = entry.stat()
+                    marks.append((entry.path, status.st_mtime_ns, status.st_size))
+    return hash(tuple(sorted(marks)))

@@ -20,6 +20,7 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, topic_of
 from bullpen.stores.files.catalogue import Catalogue
 from bullpen.stores.files.gate import Gate, translated, unavailable
+from bullpen.stores.files.inbox import inboxes_mark
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import TEAMS, WORKERS, Home
 from bullpen.stores.files.reconcile import (
@@ -66,6 +67,8 @@ class FilesStore(VerbStore):
         self._writing = _Group(self._root, self._write_gate, self._journal, self.clock, self._ring)
         self._reading = _session(self._root)
         self._commits_read = -1
+        self._mark: tuple[int, int] | None = None
+        """What the last look of the safety net found: our commits, and the inboxes that others append to."""
 
     @property
     def _doorbell(self) -> Doorbell:
@@ -128,7 +131,9 @@ class FilesStore(VerbStore):
         """Also the moment to look for files that another program has written in place."""
         if self._writing.is_time_to_look():
             await self._write(_nothing)
-        return True
+        mark = await asyncio.to_thread(lambda: (self._read_gate.peek_commits(), inboxes_mark(self._root)))
+        changed, self._mark = mark != self._mark, mark
+        return changed
 
     # -- life --------------------------------------------------------------------------
 

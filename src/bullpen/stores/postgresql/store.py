@@ -166,12 +166,15 @@ class PostgresStore(VerbStore):
         return result
 
     async def _wait_for_others(self, nothing: LookAgain) -> bool:
-        """In a transaction of its own, which holds nothing else: is something there after that?"""
+        """Each wait in a transaction of its own, which holds nothing else: is something there after that?"""
         async with self._pool.wire() as wire:
             # Who holds something that long is left to the safety net.
             with suppress(errors.LockNotAvailable):
-                answers = await wire.run([*nothing.holders, *nothing.places])
-                return any(answer.rows for answer in answers[len(nothing.holders) :])
+                for holder in nothing.holders:
+                    await wire.run([holder])
+                # All of them, so that the last wait is for whoever is last.
+                found = [bool((await wire.run([place]))[0].rows) for place in nothing.places]
+                return any(found)
         return False
 
     async def _finish(self, tx: PostgresTransaction) -> list[Ring]:
