@@ -82,7 +82,7 @@ def _measure_cells(
                 cell = cells.setdefault((arrangement, contender.size, contender.name), Cell())
                 if contender.kind != "seeds":
                     run_round(crew, arrangement, contender, cell, options.burst_seconds)
-                elif number < _SEED_ROUNDS:
+                elif number < _SEED_ROUNDS and not cell.is_guessed:
                     run_round(crew, arrangement, contender, cell, options.seconds_per_cell)
 
 

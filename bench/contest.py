@@ -125,14 +125,15 @@ def _burst(
     _verify(contender, cell, ids)
     cell.torn += sum(burst.torn for burst in bursts)
     cell.refused += sum(burst.refused for burst in bursts)
+    ended_at = max((burst.ended_at for burst in bursts), default=0)
+    took = max(0.0, (ended_at - start_at) / 1e9)
     parts = sum(burst.parts for burst in bursts)
     if len(ids) < arrangement.claimers and parts:
-        return _guess(arrangement, cell, len(ids) + parts, seconds)
+        return _guess(arrangement, cell, len(ids) + parts, took)
     for burst in bursts:
         cell.first_ns += burst.first_ns
         cell.second_ns += burst.second_ns
-    ended_at = max((burst.ended_at for burst in bursts), default=0)
-    return len(ids), max(0.0, (ended_at - start_at) / 1e9)
+    return len(ids) + parts, took
 
 
 def _guess(arrangement: Arrangement, cell: Cell, claims: float, seconds: float) -> tuple[float, float]:

@@ -327,6 +327,9 @@ class BarePostgres(BareSubject):
 
 # -- the seeds ------------------------------------------------------------------------------
 
+# To judge by how long the rest takes.
+_ENOUGH_FILES = 100
+
 
 class SeedSubject:
     """Scan the folder, parse every task, take the first that looks free, write it without a lock.
@@ -376,8 +379,9 @@ class SeedSubject:
             task = _read_seed_task(path, done)
             if task.get("status") == "pending" and not task.get("owner") and not task.get("blockedBy"):
                 unclaimed.append(task)
-            if (now := now_ns()) > stop_at and count < len(paths):
+            if (now := now_ns()) > stop_at and _ENOUGH_FILES <= count < len(paths):
                 done.parts += (now - began) / (listed - began + (now - listed) * len(paths) / count)
+                done.ended_at = max(done.ended_at, now)
                 return None
         return int(unclaimed[0]["id"]) if unclaimed else None
 
