@@ -28,6 +28,8 @@ from bullpen.errors import StoreUnavailable
 from bullpen.store import Store
 from bullpen.stores import open_store
 
+_TRIES = 5
+
 now_ns = time.monotonic_ns
 """CLOCK_MONOTONIC: the same in all processes of a machine."""
 
@@ -144,18 +146,19 @@ class StoreSubject:
         between = now_ns()
         if task is None:
             return False
-        while not await self._complete(me, task.id, done):
-            pass
+        await self._complete(me, task.id, done)
         done.note(began, between, now_ns(), task.id)
         return True
 
-    async def _complete(self, me: MemberRef, task_id: int, done: Burst) -> bool:
-        try:
-            await self._store.complete_task(me, task_id, result="done")
-        except StoreUnavailable:
-            done.refused += 1
-            return False
-        return True
+    async def _complete(self, me: MemberRef, task_id: int, done: Burst) -> None:
+        for _ in range(_TRIES):
+            try:
+                await self._store.complete_task(me, task_id, result="done")
+            except StoreUnavailable:
+                done.refused += 1
+            else:
+                return
+        raise RuntimeError(f"{me.name} could not complete #{task_id}: the store is gone")
 
     async def _send_and_take(self, me: MemberRef, done: Burst) -> bool:
         began = now_ns()
