@@ -13,7 +13,7 @@ import pytest
 from bullpen.errors import SandboxUnavailable
 from bullpen.sandbox import ProcessIdentity, Sandbox
 from bullpen.sandboxes import open_sandbox
-from tests.support.sandboxes import Ground, OtherWorker, Token, until
+from tests.support.sandboxes import BOUND_SECONDS, Ground, OtherWorker, Token, is_alive, until
 
 ESCAPES = """
 sleep {token} &
@@ -122,6 +122,28 @@ async def test_a_command_that_kills_its_keeper_gains_nothing(sandbox: Sandbox, t
     assert result.exit_code == 137
     await token.until(0)
     assert (await sandbox.run("echo alive")).output == "alive\n"
+
+
+async def test_stop_waits_for_what_a_killed_keeper_left(sandbox: Sandbox, token: Token) -> None:
+    many = 40
+    running = await sandbox.start(f"for i in $(seq {many}); do setsid sleep {token} & done; exec sleep {token}")
+    sleepers = await token.until(many + 1)
+    os.kill(running.identity.pid, signal.SIGKILL)
+    await running.stop()
+    assert not [one for one in sleepers if is_alive(one)]
+    assert (await sandbox.run("echo alive")).output == "alive\n"
+
+
+async def test_stop_waits_for_what_a_killed_keeper_left_of_a_command_that_had_ended(
+    sandbox: Sandbox, token: Token
+) -> None:
+    many = 40
+    running = await sandbox.start(f"for i in $(seq {many}); do setsid sleep {token} & done")
+    sleepers = await token.until(many)
+    assert await running.wait(BOUND_SECONDS) == 0
+    os.kill(running.identity.pid, signal.SIGKILL)
+    await running.stop()
+    assert not [one for one in sleepers if is_alive(one)]
 
 
 async def test_a_command_that_kills_the_supervisor_gains_nothing(sandbox: Sandbox, token: Token) -> None:

@@ -16,7 +16,7 @@ import pytest
 from bullpen.sandbox import Sandbox
 from bullpen.sandboxes import open_sandbox
 from bullpen.sandboxes.paths import is_hidden, secret_places
-from tests.support.sandboxes import PYTHON, Ground, Token, fetch, require_bubblewrap, serve, until
+from tests.support.sandboxes import PYTHON, Ground, Token, fetch, is_alive, require_bubblewrap, serve, until
 
 IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
 
@@ -259,6 +259,16 @@ async def test_a_background_command_with_network_ends_when_it_is_stopped(walled:
     await token.until(2)
     await running.stop()
     assert not token.processes()
+
+
+async def test_a_command_with_network_is_stopped_when_the_last_of_it_is_dead(walled: Sandbox, token: Token) -> None:
+    """Its cell ends as soon as the command itself does, which takes a moment longer than to hang up."""
+    many = 60
+    deaf = f"(trap '' TERM; exec setsid sleep {token})"
+    running = await walled.start(f"for i in $(seq {many}); do {deaf} & done; exec sleep {token}", network=True)
+    sleepers = await token.until(many + 1)
+    await running.stop(grace_seconds=30)
+    assert not [one for one in sleepers if is_alive(one)]
 
 
 async def test_a_background_command_with_network_ends_with_its_sandbox(ground: Ground, token: Token) -> None:

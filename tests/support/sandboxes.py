@@ -121,6 +121,14 @@ async def walled(ground: Ground) -> AsyncIterator[Sandbox]:
         yield opened
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Not if it is only left to be reaped, nor if it ends while it is looked at."""
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Token:
     """A number of seconds that no other process sleeps, by which sleepers are found on the host."""
 
@@ -134,7 +142,7 @@ class Token:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.cmdline() == ["sleep", self.seconds] and process.status() != psutil.STATUS_ZOMBIE:
+                if process.cmdline() == ["sleep", self.seconds] and is_alive(process):
                     found.append(process)
         return found
 

@@ -82,13 +82,16 @@ class Cell:
         return not self._commands
 
     async def is_alive(self) -> bool:
-        """Whether the supervisor answers; if so, what fell to it has been killed."""
+        """Whether the supervisor answers; if so, what fell to it is dead. If not, it has ended (or does not end)."""
         async with self._sending:
-            try:
+            with contextlib.suppress(ConnectionError):
                 await self._send(b"p", [])
-            except ConnectionError:
-                return False
-            return await self._answered(b"p", PING_SECONDS)
+                if await self._answered(b"p", PING_SECONDS):
+                    return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._process.wait()
+        return False
 
     async def close(self) -> None:
         """Everything in it is dead when this returns."""
@@ -96,7 +99,7 @@ class Cell:
         async with self._sending:
             self._control.close()
         for command in list(self._commands):
-            command.drop()
+            command.hang_up()
         try:
             # Not killed: process 1 of a namespace ends when all others have, and bubblewrap when that has.
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -104,6 +107,9 @@ class Cell:
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
+        # Not before: who stops a command may rely on its end.
+        for command in list(self._commands):
+            command.drop()
 
     def _forget(self, command: SupervisedCommand) -> None:
         self._commands.discard(command)

@@ -15,7 +15,7 @@ from typing import Any
 from bullpen.errors import SandboxUnavailable, UsageError
 from bullpen.sandbox import OUTPUT_CHARACTERS, ProcessIdentity
 from bullpen.sandboxes.output import excerpt
-from bullpen.sandboxes.process import DEATH_SECONDS, identify
+from bullpen.sandboxes.process import DEATH_SECONDS, identify, is_running
 
 START_SECONDS = 30.0
 KILLED = 128 + 9
@@ -39,6 +39,7 @@ class SupervisedCommand:
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
         self._is_lost = False
+        self._was_cut = False
         link.setblocking(False)
         if sys.platform == "linux":
             link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -64,16 +65,17 @@ class SupervisedCommand:
         return excerpt(self.output_path, limit)
 
     async def stop(self, *, grace_seconds: float = 1.0) -> None:
-        if self._gone.is_set():
-            return
-        with contextlib.suppress(OSError):
-            await self._loop.sock_sendall(self._link, json.dumps({"stop": grace_seconds}).encode() + b"\n")
         try:
             async with asyncio.timeout(grace_seconds + DEATH_SECONDS):
+                if not self._gone.is_set():
+                    with contextlib.suppress(OSError):
+                        await self._loop.sock_sendall(self._link, json.dumps({"stop": grace_seconds}).encode() + b"\n")
                 await self._gone.wait()
+                while self._was_cut and is_running(self.identity):  # noqa: ASYNC110 - not our child
+                    await asyncio.sleep(0.005)
         except TimeoutError:
             raise SandboxUnavailable(f"process {self.identity.pid} cannot be killed: look at it") from None
-        if self._is_lost:
+        if self._was_cut:
             # Its keeper was killed: what was below it fell to the supervisor, which has dealt with it when it answers.
             await self._is_cell_alive()
 
@@ -99,16 +101,23 @@ class SupervisedCommand:
         if not self.identity.pid:
             raise SandboxUnavailable("the sandbox ended before the command was started; try again")
 
+    def hang_up(self) -> None:
+        """Let go of the link: the keeper ends everything. Whoever stops it still waits, until `drop`."""
+        if self._link.fileno() < 0:
+            return
+        self._loop.remove_reader(self._link)
+        self._link.close()
+        if self._exit_code is None:
+            self._exit_code = KILLED
+            self._is_lost = True
+        self._started.set()
+        self._exited.set()
+
     def drop(self) -> None:
-        """Let go of the link: the keeper ends everything."""
+        """Hang up, and wait for nothing more."""
+        self.hang_up()
         if not self._gone.is_set():
-            self._loop.remove_reader(self._link)
-            self._link.close()
-            if self._exit_code is None:
-                self._exit_code = KILLED
-                self._is_lost = True
-            for event in (self._started, self._exited, self._gone):
-                event.set()
+            self._gone.set()
             if self.when_gone is not None:
                 self.when_gone()
 
@@ -121,6 +130,7 @@ class SupervisedCommand:
         except OSError:
             data = b""
         if not data:
+            self._was_cut = True
             self.drop()
             return
         self._unread += data

@@ -84,7 +84,7 @@ class SupervisedSandbox(ABC):
     async def __aexit__(self, *exc_info: object) -> None:
         closing = list(self._own_cells.values())
         for command in list(self._own_cells):
-            command.drop()
+            command.hang_up()
         await asyncio.gather(*closing)
         if self._clock is not None:
             self._clock.cancel()

@@ -366,6 +366,7 @@ class Supervisor:
             self._is_over = True
         elif data == b"p":
             self._clear_up()
+            self._end_strays()
             self._control.sendall(b"p")
         else:
             link, output = descriptors
@@ -396,6 +397,14 @@ class Supervisor:
         self._keepers -= ended
         if any(codes[pid] for pid in ended):
             strike(os.getpid(), without=self._keepers)
+
+    def _end_strays(self) -> None:
+        """What fell to us from a keeper that was killed is dead after this, not only struck."""
+        until = time.monotonic() + LAST_WAIT_SECONDS
+        while descendants(os.getpid(), without=self._keepers) and time.monotonic() < until:
+            strike(os.getpid(), without=self._keepers)
+            time.sleep(0.002)
+            self._clear_up()
 
     def _wait_for_keepers(self) -> None:
         until = time.monotonic() + LAST_WAIT_SECONDS
