@@ -32,10 +32,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, Self
 
 from bullpen.clock import Clock
+from bullpen.domain.background import Background, BackgroundKind, BackgroundState
+from bullpen.domain.budget import Account, ProviderGate, Reservation, Reserved, Settlement
 from bullpen.domain.event import Event
 from bullpen.domain.member import Autonomy, Liveness, Member, MemberRef, MemberStatus, Spawned, Team, Worker
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
+from bullpen.domain.standing import Snapshot
 from bullpen.domain.task import CheckRun, Evidence, Task, TaskChanges, TaskStatus
 from bullpen.domain.transcript import NewCall, TakenMail, ToolCall, Turn
 
@@ -453,9 +456,12 @@ class Store(Protocol):
         content: Any,
         *,
         calls: Sequence[NewCall] = (),
+        counters: Mapping[str, Any] | None = None,
+        settlement: Settlement | None = None,
         operation_id: str | None = None,
     ) -> Turn:
-        """Append to its memory; the calls of a reply are queued with it. Conflict for a call id it already used."""
+        """Append to its memory; the calls of a reply are queued with it, counters are merged as in
+        `set_member_counters`, and the reservation of the request is settled. Conflict for a call id it already used."""
         ...
 
     async def start_call(self, by: MemberRef, call_id: str) -> ToolCall:
@@ -489,6 +495,110 @@ class Store(Protocol):
     ) -> list[Turn]: ...
 
     async def list_calls(self, team_id: int, name: str, *, open_only: bool = False) -> list[ToolCall]: ...
+
+    # -- what goes on beside a member ------------------------------------------
+
+    async def start_background(
+        self,
+        by: MemberRef,
+        kind: BackgroundKind,
+        title: str,
+        *,
+        pid: int | None = None,
+        start_ticks: int | None = None,
+        output_path: str | None = None,
+        operation_id: str | None = None,
+    ) -> Background:
+        """Numbered from 1 in each team. Host and boot id are those of this process."""
+        ...
+
+    async def finish_background(
+        self,
+        by: MemberRef,
+        background_id: int,
+        *,
+        state: BackgroundState = BackgroundState.FINISHED,
+        exit_code: int | None = None,
+        output: str = "",
+    ) -> Background:
+        """Its end, with one waking notice to its member (none if it was `stopped`). Ending an ended one changes
+        nothing. NotFound for another member's."""
+        ...
+
+    async def lose_backgrounds(self, by: MemberRef) -> list[Background]:
+        """After a restart: what older incarnations of this member left running is `lost`, with one notice each."""
+        ...
+
+    async def list_backgrounds(
+        self, team_id: int, *, name: str | None = None, running_only: bool = False
+    ) -> list[Background]: ...
+
+    # -- budgets ---------------------------------------------------------------
+
+    async def reserve(
+        self,
+        by: MemberRef,
+        *,
+        purpose: str,
+        provider_key: str,
+        model: str,
+        tokens: int,
+        cost_usd: float,
+        operation_id: str | None = None,
+    ) -> Reserved:
+        """Leave to ask a model: tokens and cost at their most are set aside, for the member and the team.
+
+        Refused, with why, while the team is paused (`settings["paused"]`), while the
+        provider is blocked (`until`), and where a limit of `settings["budget"]` would be
+        passed (`max_cost_usd`, `max_tokens`, `max_calls` of the team; the same under
+        `member` for each member). What an incarnation that is over had reserved counts as
+        spent. The first final refusal in a state is told to the lead and the human once.
+        """
+        ...
+
+    async def settle(self, by: MemberRef, settlement: Settlement) -> Reservation:
+        """For a call that leaves no turn (a failed one, a compaction, a subagent). Settling twice changes nothing.
+        At 80 % of a limit the human is told, once."""
+        ...
+
+    async def block_provider(self, provider_key: str, *, seconds: float) -> ProviderGate:
+        """It asked to be left alone: nobody who shares this key asks before that. Never shortens."""
+        ...
+
+    async def list_accounts(self, team_id: int) -> list[Account]:
+        """The team's (`member_key` empty) first, then each member's who has spent something, by key."""
+        ...
+
+    # -- the whole -------------------------------------------------------------
+
+    async def interrupt_member(
+        self, by: MemberRef, name: str, content: str = "", *, operation_id: str | None = None
+    ) -> Member:
+        """Lead only. What it runs just now is to be cut off: `counters["interrupt"]` grows, it is rung, and a text is
+        sent along as mail."""
+        ...
+
+    async def succeed_team(
+        self,
+        by: MemberRef,
+        name: str,
+        *,
+        goal: str = "",
+        call_id: str | None = None,
+        result: str = "",
+        operation_id: str | None = None,
+    ) -> Member:
+        """The lead of a deleted team opens its next one and goes on in it with its memory, hosted as before.
+
+        One transaction: the team (settings of the old one), the transcript copied, the
+        open call finished with `result` in both, the old lead at rest (`finished`).
+        Conflict while the old team lives or the name is taken. Returns the new lead.
+        """
+        ...
+
+    async def get_snapshot(self, team_id: int) -> Snapshot:
+        """Everything that tells whether a team moves, in one moment; see `domain.standing`."""
+        ...
 
     # -- events and bells ------------------------------------------------------
 

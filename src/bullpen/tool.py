@@ -19,13 +19,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Member, MemberRef, Team
 from bullpen.domain.prompt import ToolSpec
 from bullpen.sandbox import Sandbox
 from bullpen.store import Store
+
+T = TypeVar("T")
 
 
 class Changes(Enum):
@@ -71,11 +73,20 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """`ends_phase` is set by `idle`: the reason why. `remarks` are added below the text for the model."""
+    """What becomes of a call, and what the loop does after it.
+
+    `remarks` are added below the text for the model. `ends_phase` (idle, submit_plan)
+    says why the work phase ends with this reply, `waits_for` that it ends waiting for an
+    answer. `compact` (a focus, may be empty) asks for a compaction before the next
+    request. `moves_to` is the member as which the loop goes on (a lead in its next team).
+    """
 
     text: str
     is_error: bool = False
     ends_phase: str | None = None
+    waits_for: str | None = None
+    compact: str | None = None
+    moves_to: Member | None = None
     remarks: tuple[str, ...] = ()
 
 
@@ -95,8 +106,14 @@ class ToolContext(Protocol):
     @property
     def ref(self) -> MemberRef: ...
 
-    def resource(self, name: str) -> Any:
-        """What a tool family keeps for this member between calls (files read, background commands, skills, …)."""
+    def resource(self, kind: Callable[[ToolContext], T]) -> T:
+        """What a tool family keeps for this member between calls (files read, background commands, skills, …): made
+        by `kind(context)` at its first use, the same from then on. If it has an `aclose`, that ends it with the
+        member's hosting."""
+        ...
+
+    async def run_subagent(self, prompt: str, *, kind: str, model: str | None = None) -> str:
+        """A one-shot agent with a context of its own; its last text is the answer. `kind`: explore, plan, code."""
         ...
 
 

@@ -41,6 +41,15 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What a call really was, written together with its reply."""
+
+    reservation_id: int
+    usage: Usage
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """What a member, or the team, has spent and reserved so far."""
 

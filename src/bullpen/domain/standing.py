@@ -1,0 +1,140 @@
+"""How a team stands: moving, done, stalled, or waiting for the human. Judged from one snapshot, never from hints.
+
+- *done*: the lead rests with an empty inbox, and there is no unfinished task, no open
+  request, nothing running and nobody at work.
+- *stalled*: unfinished tasks, and nothing left that could finish one by itself.
+- *asks*: nothing moves before the human answers.
+- anything else *moves*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bullpen.domain.member import LEAD, USER, Autonomy, Member, MemberKind, MemberStatus, Team
+from bullpen.domain.message import Message
+from bullpen.domain.request import Request, RequestKind, digest_of
+from bullpen.domain.task import FINISHED, Task, TaskStatus, format_ids
+
+_AT_WORK = frozenset({MemberStatus.WORKING, MemberStatus.STOPPING})
+
+
+class Verdict(StrEnum):
+    MOVES = "moves"
+    DONE = "done"
+    STALLED = "stalled"
+    ASKS = "asks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """`tasks`: every one that is not deleted. `mail_for`: the keys of members with undelivered waking mail.
+    `question`: the lead's last word to the human, if the human has not written to it since."""
+
+    team: Team
+    members: tuple[Member, ...]
+    tasks: tuple[Task, ...]
+    requests: tuple[Request, ...]
+    mail_for: frozenset[str]
+    running: int
+    can_host: bool
+    question: Message | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`digest` is the same as long as the state is; `lines` say who waits for whom."""
+
+    verdict: Verdict
+    digest: str
+    lines: tuple[str, ...] = ()
+
+
+def judge(snapshot: Snapshot) -> Standing:
+    unfinished = [task for task in snapshot.tasks if task.status not in FINISHED]
+    digest = _digest(snapshot)
+    if _something_moves(snapshot, unfinished):
+        return Standing(verdict=Verdict.MOVES, digest=digest)
+    asked = [request for request in snapshot.requests if request.asked_key == USER]
+    question = snapshot.question
+    if asked or (question is not None and "?" in question.content):
+        lines = [f"request {request.id} of {request.asker}: {request.content}" for request in asked]
+        if question is not None and not asked:
+            lines.append(f"{question.sender} asks: {question.content}")
+        return Standing(verdict=Verdict.ASKS, digest=digest, lines=tuple(lines))
+    if unfinished:
+        lines = [_why(snapshot, task) for task in unfinished[:50]]
+        return Standing(verdict=Verdict.STALLED, digest=digest, lines=tuple(lines))
+    return Standing(verdict=Verdict.DONE, digest=digest)
+
+
+def _something_moves(snapshot: Snapshot, unfinished: Iterable[Task]) -> bool:
+    living = [member for member in snapshot.members if _is_there(member, snapshot)]
+    keys = {member.key for member in living}
+    return (
+        any(member.status in _AT_WORK for member in living)
+        or any(member.status is MemberStatus.WANTED for member in living)
+        or snapshot.running > 0
+        or any(request.asked_key in keys for request in snapshot.requests)
+        or bool(keys & snapshot.mail_for)
+        or any(
+            _may_claim(member, task) for task in unfinished for member in living if member.kind is not MemberKind.LEAD
+        )
+    )
+
+
+def _is_there(member: Member, snapshot: Snapshot) -> bool:
+    """It acts, or will without anybody's doing."""
+    if member.kind is MemberKind.USER:
+        return False
+    if member.status is MemberStatus.WANTED or member.can_be_revived:
+        return snapshot.can_host
+    return member.worker_id is not None
+
+
+def _may_claim(member: Member, task: Task) -> bool:
+    if task.status is not TaskStatus.PENDING or task.open_blockers:
+        return False
+    if task.owner is not None:
+        return task.owner_key == member.key
+    return member.autonomy is Autonomy.AUTO and task.role_key in ("", member.role_key)
+
+
+def _why(snapshot: Snapshot, task: Task) -> str:
+    """Who or what this task waits for."""
+    by_id = {other.id: other for other in snapshot.tasks}
+    by_key = {member.key: member for member in snapshot.members}
+    if task.status is TaskStatus.IN_PROGRESS:
+        owner = by_key.get(task.owner_key or "")
+        state = (
+            "is gone"
+            if owner is None
+            else f"is {owner.status}" + (f" ({owner.status_reason})" * bool(owner.status_reason))
+        )
+        return f"#{task.id} {task.subject}: held by {task.owner}, who {state}"
+    if task.open_blockers:
+        blockers = [number for number in task.blocked_by if number in by_id and by_id[number].status not in FINISHED]
+        failed = [number for number in task.blocked_by if number in by_id and by_id[number].status is TaskStatus.FAILED]
+        if failed:
+            return f"#{task.id} {task.subject}: blocked by {format_ids(tuple(failed))}, which failed"
+        return f"#{task.id} {task.subject}: blocked by {format_ids(tuple(blockers))}"
+    if task.owner is not None:
+        return f"#{task.id} {task.subject}: assigned to {task.owner}, who is not there"
+    if task.role and not any(member.role_key == task.role_key for member in snapshot.members):
+        return f"#{task.id} {task.subject}: needs the role {task.role}, which nobody has"
+    return f"#{task.id} {task.subject}: nobody is there who may take it"
+
+
+def _digest(snapshot: Snapshot) -> str:
+    return digest_of(
+        [
+            [
+                [task.id, task.status, task.owner, task.attempt, task.open_blockers, task.role]
+                for task in snapshot.tasks
+            ],
+            [[member.key, member.status, member.role] for member in snapshot.members if member.key != LEAD],
+            [request.id for request in snapshot.requests if request.kind is not RequestKind.SHUTDOWN],
+        ]
+    )
