@@ -88,15 +88,16 @@ async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wi
         connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
     except psycopg.Error as error:
         raise StoreUnavailable(f"PostgreSQL at {address.where} cannot be reached: {_cause(error)}") from None
-    wire = Wire(connection, on_notice)
+    wire: Wire | None = None
     try:
+        wire = Wire(connection, on_notice)
         wire.attend()
         before = datetime.now(UTC)
         await wire.ask(_SESSION)
         [(now, version)] = await wire.ask(_SERVER)
         between = before + (datetime.now(UTC) - before) / 2
     except BaseException as error:
-        wire.close()
+        connection.pgconn.finish() if wire is None else wire.close()
         if isinstance(error, Lost):
             raise StoreUnavailable(f"PostgreSQL at {address.where} hung up: {error}") from None
         if isinstance(error, psycopg.Error):

@@ -39,8 +39,8 @@ class Pool:
         await self._enter()
         try:
             wire = self._rested() or await self._opened(patiently)
-            wire.attend()
             try:
+                wire.attend()
                 yield wire
             finally:
                 self._give_back(wire)
@@ -56,8 +56,7 @@ class Pool:
             self._idle.pop().close()
 
     async def _enter(self) -> None:
-        if not self._is_open:
-            raise StoreUnavailable("this store has been closed")
+        self._check_open()
         if not self._room.locked():
             await self._room.acquire()
             return
@@ -68,6 +67,10 @@ class Pool:
             raise StoreUnavailable(
                 f"all {self._size} connections were in use for {_QUEUE_SECONDS:g} s; nothing was changed, try again"
             ) from None
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnavailable("this store has been closed")
 
     def _rested(self) -> Wire | None:
         while self._idle:
@@ -81,6 +84,8 @@ class Pool:
         give_up_at = time.monotonic() + self._patience_seconds
         pause = 0.05
         while True:
+            # It may have been closed while we waited: for room, or for the server.
+            self._check_open()
             try:
                 return await self._connect()
             except StoreUnavailable:

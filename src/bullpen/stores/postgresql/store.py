@@ -15,7 +15,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -88,13 +88,15 @@ class PostgresStore(VerbStore):
 
     async def _open(self) -> None:
         self._pool.open()
+        self._switchboard.open()
         async with self._translated(), self._pool.wire(patiently=False) as wire:
             await stored_version(wire)
 
     async def _close(self) -> None:
-        await self._following.close()
-        await self._switchboard.close()
-        self._pool.close()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._pool.close)
+            stack.push_async_callback(self._switchboard.close)
+            await self._following.close()
 
     async def _connect(self, on_notice: Notice | None = None) -> Wire:
         wire, self._ahead_by = await connect(self._address, on_notice)

@@ -57,6 +57,7 @@ class Switchboard:
         self._channels: Counter[str] = Counter()
         self._lives: set[str] = set()
         self._untaken: set[str] = set()
+        self._is_open = False
         self._wire: Wire | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
@@ -116,17 +117,24 @@ class Switchboard:
 
     # -- the connection ---------------------------------------------------------------------------
 
+    def open(self) -> None:
+        self._is_open = True
+
     async def close(self) -> None:
+        self._is_open = False
         keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.cancel()
-            # Not awaited itself: a cancellation of ours must not be taken for its own.
-            await asyncio.wait({keeper})
-        self._drop_wire()
+        try:
+            if keeper is not None:
+                keeper.cancel()
+                # Not awaited itself: a cancellation of ours must not be taken for its own.
+                await asyncio.wait({keeper})
+        finally:
+            self._drop_wire()
 
     async def _open(self) -> None:
         async with self._one_asks:
             if self._keeper is None:
+                self._check_open()
                 await self._establish()
                 self._keeper = asyncio.create_task(self._keep())
 
@@ -173,8 +181,10 @@ class Switchboard:
         """`_one_asks` is held."""
         wire = await self._connect(self._on_notice)
         try:
-            for channel in self._channels:
+            for channel in list(self._channels):
                 await wire.ask(f'LISTEN "{channel}"')
+            # Closed meanwhile: then nobody else would close this one.
+            self._check_open()
         except BaseException:
             wire.close()
             raise
@@ -195,6 +205,10 @@ class Switchboard:
             if is_taken:
                 self._untaken.discard(token)
         self._untaken &= self._lives
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnavailable("this store has been closed")
 
     def _drop_wire(self) -> None:
         wire, self._wire = self._wire, None

@@ -123,8 +123,6 @@ class Wire:
         self.on_lost: Callable[[], None] = lambda: None
         self._pgconn.enter_pipeline_mode()
         self._descriptor = self._pgconn.socket
-        if on_notice is not None:
-            self.attend()
 
     # -- a connection that is in use is watched, one that rests in the pool is not -------------
 
@@ -137,7 +135,7 @@ class Wire:
     @property
     def is_usable(self) -> bool:
         """Costs one read that does not block; a server that has gone is noticed here, before anything is sent."""
-        if self._is_lost or self._pgconn.status == _BAD:
+        if self._is_lost or self._pgconn.status == _BAD or self._loop.is_closed():
             return False
         try:
             self._pgconn.consume_input()
@@ -167,7 +165,8 @@ class Wire:
         """
         sent = [_dumped(each) for each in batch]
         try:
-            if self._is_lost:
+            # Without its loop (a coroutine that was left behind is ending) no answer would come.
+            if self._is_lost or self._loop.is_closed():
                 raise Lost("the connection is gone")
             kinds = self._send(sent)
             results = await self._results()

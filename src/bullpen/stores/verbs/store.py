@@ -95,16 +95,23 @@ class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, Reque
     # -- life of the store object ----------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            # Nobody calls __aexit__ after this.
+            await self._close()
+            raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        for worker_id in list(self._workers):
-            with suppress(BullpenError):
-                await self.stop_worker(worker_id)
-        await self._stop_net()
-        self._follower_bell.close()
-        await self._close()
+        # A stack: who is cancelled in one of these steps still takes the others.
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close)
+            stack.callback(self._follower_bell.close)
+            stack.push_async_callback(self._stop_net)
+            for worker_id in list(self._workers):
+                with suppress(BullpenError):
+                    await self.stop_worker(worker_id)
 
     # -- workers of this process -------------------------------------------------------
 
