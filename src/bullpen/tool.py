@@ -8,7 +8,8 @@ ever ends a member.
 - `is_read_only`: calls of one reply that only read run together; every other call is
   a barrier, in the order of the reply.
 - `changes`: what it changes: nothing, the workspace, or the team's shared state. A
-  member whose plan is not approved yet may call only what changes nothing.
+  member whose plan is not approved yet may call only what changes nothing, or what
+  keeps to reading by itself while `context.is_gated` (`keeps_gate`: bash).
 - A tool whose effect is one store verb passes `context.operation_id`: repeated after
   a crash, it returns the first outcome and does nothing twice (`is_repeatable`).
 """
@@ -104,6 +105,11 @@ class ToolContext(Protocol):
     settings: Mapping[str, Any]
 
     @property
+    def is_gated(self) -> bool:
+        """Its plan is not approved yet: it may only look."""
+        ...
+
+    @property
     def ref(self) -> MemberRef: ...
 
     def resource(self, kind: Callable[[ToolContext], T]) -> T:
@@ -129,6 +135,7 @@ class Tool:
     changes: Changes = Changes.NOTHING
     is_read_only: bool = False
     is_repeatable: bool = False
+    keeps_gate: bool = False
     for_lead: bool = True
     for_teammate: bool = True
     runs_last: bool = False
