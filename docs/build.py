@@ -1,6 +1,7 @@
-"""Makes the pages that are generated: `commands.md` from the command's own help, `terminal.svg` from its own output.
+"""Makes the pages that are generated: `commands.md` from the command's own help, `settings.md` from the settings'
+own descriptions, `terminal.svg` from the command's output.
 
-Run by `make docs`; a test compares `commands.md` with what the command says now.
+Run by `make docs`; tests compare the first two with what the code says now.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from bullpen.config import settings_page
 
 DOCS = Path(__file__).parent
 BULLPEN = str(Path(sys.executable).parent / "bullpen")
@@ -106,4 +109,5 @@ def _run(words: list[str], cwd: Path) -> str:
 
 if __name__ == "__main__":
     (DOCS / "commands.md").write_text(commands_page(), encoding="utf-8")
+    (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
     (DOCS / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
