@@ -175,16 +175,20 @@ async def test_followers_see_every_event_in_the_same_order(board: Board, open_an
 
 
 async def test_a_bell_rings_when_the_log_grows(board: Board) -> None:
+    """Each time; that of another team does not. One that rings for nothing (a store may, where transactions of
+    others were open when its listener came) does so for once, not with every change."""
     other = await board.store.create_team("other")
     async with board.store.listen_events(board.id) as mine, board.store.listen_events(other.id) as theirs:
-        # Rings travel in order: with this one, that of the other team's creation has arrived too.
-        await board.task()
-        assert await mine.wait(BOUND_SECONDS)
-        mine.clear()
-        theirs.clear()
-        await board.task()
-        assert await mine.wait(BOUND_SECONDS)
-        assert not await theirs.wait(0)
+        for _ in range(50):
+            theirs.clear()
+            # Rings travel in order: with the second, whatever the first one rang has arrived too.
+            for _ in range(2):
+                mine.clear()
+                await board.task()
+                assert await mine.wait(BOUND_SECONDS)
+            if not await theirs.wait(0):
+                return
+    pytest.fail("the other team's bell rings whenever this team's log grows")
 
 
 async def test_who_stops_following_leaves_nothing_behind(board: Board) -> None:
