@@ -16,6 +16,7 @@ from bullpen import Evidence, Team, open_team
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, UsageError
+from tests.acceptance.command import BOUND_SECONDS
 
 
 @pytest.fixture
@@ -60,11 +61,11 @@ async def test_two_agents_drain_a_board_with_dependencies(team: Team) -> None:
     await team.create_task("Design the schema", blocked_by=[first.id], role="backend")
     await team.create_task("Write the docs")
     done: list[tuple[str, int]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_SECONDS):
         await asyncio.gather(
             work_until_idle(team, "ana", "analyst", done), work_until_idle(team, "ben", "Backend", done)
         )
-    report = await team.wait_until_done(timeout_seconds=5)
+    report = await team.wait_until_done(timeout_seconds=BOUND_SECONDS)
     assert report.succeeded
     assert sorted(number for _, number in done) == [1, 2, 3]
     assert ("ben", 2) in done
@@ -74,7 +75,7 @@ async def test_an_agent_waits_for_a_blocked_task_however_long_its_blocker_takes(
     first = await team.create_task("first", owner="user")
     await team.create_task("second", blocked_by=[first.id])
     done: list[tuple[str, int]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_SECONDS):
         working = asyncio.create_task(work_until_idle(team, "ana", None, done))
         async for event in team.follow_events():
             # Idle for longer than its timeout, and still there.
@@ -93,12 +94,12 @@ async def test_a_task_added_while_an_agent_is_idle_is_picked_up(team: Team) -> N
 
     async def idle_agent() -> None:
         async with team.join("alice") as me:
-            assert await me.wait_for_work(timeout_seconds=20)
+            assert await me.wait_for_work(timeout_seconds=BOUND_SECONDS)
             task = await me.claim_next_task()
             assert task is not None
             done.append(("alice", task.id))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_SECONDS):
         agent = asyncio.create_task(idle_agent())
         async for event in team.follow_events():
             if event.kind == "MemberStatusChanged" and event.data["status"] == "idle":
@@ -135,7 +136,7 @@ async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: T
 
 
 async def test_a_shutdown_request_ends_the_wait_and_is_answered_by_leaving(team: Team) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_SECONDS):
         async with team.join("cat") as me:
             waiting = asyncio.create_task(me.wait_for_work(timeout_seconds=None))
             request = await team.shut_down("cat")
@@ -208,7 +209,8 @@ def test_an_agent_killed_with_its_task_gives_it_to_the_next_at_once(tmp_path: Pa
                 from bullpen import open_team
 
                 async def main():
-                    async with open_team("graphql", store=sys.argv[1]) as team:
+                    # Longer than this test may take: only the proof of its death can give the task away.
+                    async with open_team("graphql", store=sys.argv[1], lease_seconds=600) as team:
                         await team.create_task("big one")
                         async with team.join("cat") as me:
                             await me.claim_next_task()
@@ -228,7 +230,7 @@ def test_an_agent_killed_with_its_task_gives_it_to_the_next_at_once(tmp_path: Pa
         victim.kill()
 
     async def successor() -> None:
-        async with asyncio.timeout(10), open_team("graphql", store=url) as team, team.join("cat") as me:
+        async with asyncio.timeout(BOUND_SECONDS), open_team("graphql", store=url) as team, team.join("cat") as me:
             task = await me.claim_next_task()
             assert task is not None
             assert task.handovers[0].note == "its worker died"

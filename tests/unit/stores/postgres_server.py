@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 60.0
 
 
 async def ask(url: str, query: Any, parameters: Any = None) -> list[Any]:

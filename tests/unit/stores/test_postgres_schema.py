@@ -12,7 +12,7 @@ from bullpen.stores import open_store
 from bullpen.stores.sql import migration
 from tests.support.processes import Crew, Line, release
 from tests.support.stores import create_team, opened
-from tests.unit.stores.postgres_server import ask
+from tests.unit.stores.postgres_server import BOUND_SECONDS, ask
 
 TABLES = (
     "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
@@ -54,7 +54,7 @@ async def test_who_follows_before_there_are_tables_sees_what_then_comes(postgres
         following = aiter(store.follow_events(1))
         first = asyncio.ensure_future(anext(following))
         team = await other.create_team("crew")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_SECONDS):
             assert (await first).team_id == team.id
         await following.aclose()  # type: ignore[attr-defined]
 
