@@ -22,8 +22,13 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 def encode(value: Any) -> Any:
     """What `json.dumps` can write."""
-    if type(value) in _PLAIN:
+    kind = type(value)
+    if kind in _PLAIN:
         return value
+    if kind is dict:
+        return {str(key): encode(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return [encode(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):

@@ -33,8 +33,13 @@ def clean(text: str, *, what: str = "text") -> str:
 
 def storable(value: Any) -> Any:
     """The same value, with every text in it, however deep, such that it can be stored."""
-    if type(value) in _WITHOUT_TEXT:
+    kind = type(value)
+    if kind in _WITHOUT_TEXT:
         return value
+    if kind is str:
+        return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
+    if kind is tuple:
+        return tuple([storable(item) for item in value])
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
     if isinstance(value, Mapping):

@@ -1,8 +1,13 @@
-"""One thread that writes: verbs wait in a queue and are committed in groups.
+"""One writer: verbs wait in a queue and are committed in groups.
 
 A commit costs a flush of the disk, whether one verb is in it or fifty. So while
 one group is being committed the next gathers, and the busier the process, the
 fewer flushes a verb costs. Nobody waits for a group to fill.
+
+Groups run in a thread of their own, so that the loop goes on while a disk is slow
+or another process is inside. A verb that is alone, with the gate open and a quick
+disk, runs at once where it was called: the way to the thread and back would cost
+it as much as its commit.
 
 - A job answers only after the commit of its group.
 - A caller cancelled while its job still waits takes the job back; once the job
@@ -16,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -27,6 +33,8 @@ T = TypeVar("T")
 
 MAX_GROUP = 256
 CLOSE_PATIENCE_SECONDS = 5.0
+QUICK_SECONDS = 0.002
+"""What a loop may stand still for; after a commit that took longer, the next one is the thread's."""
 
 
 class Job(Generic[T]):
@@ -72,16 +80,19 @@ class Job(Generic[T]):
             self._dropped = not self._begun
             return self._dropped
 
-    async def outcome(self, patience_seconds: float, holder: Callable[[], str]) -> T:
+    @property
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._result)
+
+    async def wait(self, patience_seconds: float, holder: Callable[[], str]) -> None:
         try:
             await self._wait(patience_seconds, holder)
         except asyncio.CancelledError:
             if not self.drop():
                 await self._end()
             raise
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._result)
 
     async def _end(self) -> None:
         """However often its caller is cancelled meanwhile."""
@@ -114,6 +125,10 @@ class Gate(Protocol):
         """Blocks until it is free."""
         ...
 
+    def try_enter(self) -> bool:
+        """Never blocks; False if it is not free, or if it is somebody else's turn."""
+        ...
+
     def leave(self) -> None: ...
 
     def holder(self) -> str:
@@ -138,6 +153,10 @@ class Writer:
         self._commit = commit
         self._ring = ring
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._callers: set[Job[Any]] = set()
+        self._turn = threading.Lock()
+        """Held by whoever is at the gate or inside, for this process: the thread, or a lone caller."""
+        self._last_seconds = float("inf")
         self._is_open = True
         self._is_closing = False
         # A daemon: a gate that is never opened must not keep the process from ending.
@@ -145,11 +164,19 @@ class Writer:
         self._thread.start()
 
     async def run(self, body: Callable[[Any], T], *, patience_seconds: float) -> T:
-        if self._is_closing:
-            raise UsageError("this store has been closed: open it again")
         job = Job(body)
-        self._queue.put(job)
-        return await job.outcome(patience_seconds, self._gate.holder)
+        self._callers.add(job)
+        try:
+            # The loop has its turn between any two verbs, and all who want to write just now gather.
+            await asyncio.sleep(0)
+            if self._is_closing:
+                raise UsageError("this store has been closed: open it again")
+            if len(self._callers) > 1 or not self._run_here(job):
+                self._queue.put(job)
+                await job.wait(patience_seconds, self._gate.holder)
+        finally:
+            self._callers.discard(job)
+        return job.outcome
 
     async def close(self) -> bool:
         """What is queued is still done. False if another process never opens the gate: then the thread is left
@@ -159,34 +186,57 @@ class Writer:
         await asyncio.to_thread(self._thread.join, CLOSE_PATIENCE_SECONDS)
         return not self._thread.is_alive()
 
+    def _run_here(self, job: Job[Any]) -> bool:
+        if self._last_seconds > QUICK_SECONDS or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._is_closing or not self._gate.try_enter():
+                return False
+            self._commit_inside([job])
+        finally:
+            self._turn.release()
+        self._ring_for([job])
+        return True
+
     def _run(self) -> None:
         while self._is_open:
             first = self._queue.get()
-            if first is None:
-                return
-            self._serve(first)
+            with self._turn:
+                if first is None:
+                    return
+                jobs = self._serve(first)
+            # In this order: whoever is answered may write and ring at once, and rings arrive in the order of commits.
+            self._ring_for(jobs)
+            _announce(jobs)
 
-    def _serve(self, first: Job[Any]) -> None:
-        jobs = [first]
+    def _serve(self, first: Job[Any]) -> list[Job[Any]]:
         try:
             self._gate.enter()
         except BaseException as error:
+            if not first.begin():
+                return []
+            first.fail(error)
+            return [first]
+        # Whatever came while we waited at the gate goes along.
+        return self._commit_inside([first, *self._waiting()])
+
+    def _commit_inside(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Those that were not taken back, each with its outcome."""
+        began = time.monotonic()
+        try:
             jobs = [job for job in jobs if job.begin()]
+            if jobs:
+                self._commit(jobs)
+        except BaseException as error:
+            # It must not raise; if it does, its callers are told, and the next is served.
             for job in jobs:
                 job.fail(error)
-        else:
-            try:
-                # Whatever came while we waited at the gate goes along.
-                jobs = [job for job in [first, *self._waiting()] if job.begin()]
-                if jobs:
-                    self._commit(jobs)
-            except BaseException as error:
-                # It must not raise; if it does, its callers are told, and the thread serves the next.
-                for job in jobs:
-                    job.fail(error)
-            finally:
-                self._gate.leave()
-        _announce(jobs)
+        finally:
+            self._gate.leave()
+        self._last_seconds = time.monotonic() - began
+        return jobs
+
+    def _ring_for(self, jobs: list[Job[Any]]) -> None:
         rings = list(dict.fromkeys(ring for job in jobs for ring in job.rings if not job.has_failed))
         if rings:
             self._ring(rings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -40,6 +40,16 @@ def _enum_reader(kind: type[Enum]) -> Callable[[Any], Enum]:
     members = {member.value: member for member in kind}
     # One that is not there is told of by the type itself.
     return lambda value: members.get(value) or kind(value)
+
+
+# The same moments are written and read many times: that of a transaction into many columns, that of a record's
+# creation with every change of it. In UTC and of a fixed width, so that text compares as time does.
+@lru_cache(maxsize=4096)
+def _moment(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+_read_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
 
 
 class Dialect:
@@ -107,7 +117,12 @@ class Dialect:
             fields["blocks"] = self.ids(row[-1])
         return table.record(**fields)
 
-    @cache  # noqa: B019 - a dialect lives as long as the process
+    @lru_cache(maxsize=1024)  # noqa: B019 - a dialect lives as long as the process
+    def known_record(self, table: Table, row: tuple[Any, ...]) -> Any:
+        """`record` for rows that come again and again as they were, such as who writes."""
+        return self.record(table, row)
+
+    @cache  # noqa: B019
     def _names(self, table: Table) -> tuple[str, ...]:
         return tuple(column.name for column in table.columns)
 
@@ -155,7 +170,6 @@ class SqliteDialect(Dialect):
     true = "1"
     no_limit = -1
     transaction_id = "NULL"
-    _last_moment: tuple[datetime | None, str] = (None, "")
 
     def writer(self, column: Column) -> Callable[[Any], Any] | None:
         writers: dict[str, Callable[[Any], Any]] = {
@@ -169,7 +183,7 @@ class SqliteDialect(Dialect):
     def reader(self, column: Column) -> Callable[[Any], Any] | None:
         match column.kind:
             case "time":
-                return datetime.fromisoformat
+                return _read_moment
             case "bool":
                 return bool
             case "enum":
@@ -179,16 +193,10 @@ class SqliteDialect(Dialect):
         return None
 
     def moment(self, value: datetime) -> str:
-        # The moment of a transaction is written into many columns.
-        last, text = self._last_moment
-        if value is not last:
-            # A fixed width, so that text compares as time does.
-            text = value.isoformat(timespec="microseconds")
-            self._last_moment = (value, text)
-        return text
+        return _moment(value)
 
     def read_moment(self, value: Any) -> datetime:
-        return datetime.fromisoformat(value)
+        return _read_moment(value)
 
     def json(self, value: Any) -> str:
         return to_json(value)

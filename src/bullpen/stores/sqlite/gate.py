@@ -23,9 +23,17 @@ class Gate:
 
     def enter(self) -> None:
         """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
+        self._lock(fcntl.LOCK_EX)
+
+    def try_enter(self) -> bool:
+        return self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _lock(self, how: int) -> bool:
         descriptor = self._open()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, how)
+        except BlockingIOError:
+            return False
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be locked: {error.strerror}") from error
         # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
@@ -37,6 +45,7 @@ class Gate:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self.leave()
                 raise StoreUnavailable(f"{self._path} cannot be written: {error.strerror}") from error
+        return True
 
     def leave(self) -> None:
         if self._descriptor is not None:
@@ -69,6 +78,9 @@ class NoGate:
 
     def enter(self) -> None:
         return None
+
+    def try_enter(self) -> bool:
+        return True
 
     def leave(self) -> None:
         return None
