@@ -8,8 +8,7 @@ ever ends a member.
 - `is_read_only`: calls of one reply that only read run together; every other call is
   a barrier, in the order of the reply.
 - `changes`: what it changes: nothing, the workspace, or the team's shared state. A
-  member whose plan is not approved yet may call only what changes nothing, or what
-  keeps to reading by itself while `context.is_gated` (`keeps_gate`: bash).
+  member whose plan is not approved yet may call only what changes nothing.
 - A tool whose effect is one store verb passes `context.operation_id`: repeated after
   a crash, it returns the first outcome and does nothing twice (`is_repeatable`).
 """
@@ -135,7 +134,6 @@ class Tool:
     changes: Changes = Changes.NOTHING
     is_read_only: bool = False
     is_repeatable: bool = False
-    keeps_gate: bool = False
     for_lead: bool = True
     for_teammate: bool = True
     runs_last: bool = False
