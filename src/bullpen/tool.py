@@ -134,11 +134,17 @@ class Tool:
     changes: Changes = Changes.NOTHING
     is_read_only: bool = False
     is_repeatable: bool = False
+    repeatable_with: str | None = None
+    """It is also repeatable when this argument is given (Task with a `name` is one store verb, a subagent is not)."""
     for_lead: bool = True
     for_teammate: bool = True
     runs_last: bool = False
     aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Other names for it, each with arguments that the name implies (`broadcast` is SendMessage with a type)."""
+
+    def may_repeat(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call that had begun when its process died may simply be made again."""
+        return self.is_repeatable or (self.repeatable_with is not None and bool(arguments.get(self.repeatable_with)))
 
     def spec(self) -> ToolSpec:
         required = [parameter.name for parameter in self.parameters if parameter.is_required]

@@ -8,6 +8,7 @@ from typing import Any
 from bullpen.domain.task import Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.errors import CheckRequired, ToolError
 from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext, ToolOutput
+from bullpen.tools.check import run_check
 from bullpen.tools.render import task_details, task_frame, task_line
 
 _STATUSES = tuple(str(status) for status in TaskStatus)
@@ -131,9 +132,7 @@ async def _complete(context: ToolContext, task_id: int, result: str) -> Task:
     try:
         return await context.store.complete_task(context.ref, task_id, result=result, operation_id=context.operation_id)
     except CheckRequired:
-        checker = context.resource("check")
-        completed: Task = await checker(context, task_id, result)
-        return completed
+        return await run_check(context, task_id, result)
 
 
 TASK_CREATE = Tool(

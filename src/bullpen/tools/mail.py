@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bullpen.domain.member import LEAD
@@ -24,7 +25,7 @@ _OUTCOMES = {
 
 
 async def _send(context: ToolContext, arguments: Mapping[str, Any]) -> str:
-    _check_team(context, arguments.get("team_name"))
+    check_team(context, arguments.get("team_name"))
     kind = parse_message_type(arguments.get("type") or MessageType.MESSAGE)
     match kind:
         case MessageType.SHUTDOWN_REQUEST:
@@ -47,7 +48,7 @@ async def _send(context: ToolContext, arguments: Mapping[str, Any]) -> str:
     return f"message {receipt.message.id} to {receipt.message.recipient}: {_OUTCOMES[receipt.outcome]}"
 
 
-def _check_team(context: ToolContext, name: str | None) -> None:
+def check_team(context: ToolContext, name: str | None) -> None:
     if name and name.casefold() != context.team.name.casefold():
         raise ToolError(f"your team is {context.team.name!r}, not {name!r}: leave team_name out")
 
@@ -123,7 +124,12 @@ Bad: "Thanks, great work! I am starting now." Nobody needs it and everybody pays
 type shutdown_request asks a teammate to stop (lead only). shutdown_response and plan_approval_response answer a \
 request: give request_id, approve and, in content, why.""",
     parameters=(
-        Parameter(name="content", kind=Kind.TEXT, description="The message.", aliases=("message", "text", "reason")),
+        Parameter(
+            name="content",
+            kind=Kind.TEXT,
+            description="The message.",
+            aliases=("message", "text", "reason", "feedback"),
+        ),
         Parameter(name="recipient", kind=Kind.TEXT, description="A member's name.", aliases=("to", "teammate", "name")),
         Parameter(
             name="type",
@@ -138,7 +144,7 @@ request: give request_id, approve and, in content, why.""",
             aliases=("msg_type",),
         ),
         Parameter(name="request_id", kind=Kind.INTEGER, description="Which request is answered."),
-        Parameter(name="approve", kind=Kind.BOOLEAN, description="The answer to it."),
+        Parameter(name="approve", kind=Kind.BOOLEAN, description="The answer to it.", aliases=("approved",)),
         Parameter(name="reply_to", kind=Kind.INTEGER, description="The id of the message that this answers."),
         Parameter(name="team_name", kind=Kind.TEXT),
     ),
@@ -152,6 +158,12 @@ request: give request_id, approve and, in content, why.""",
         "shutdown_response": {"type": MessageType.SHUTDOWN_RESPONSE.value},
     },
 )
+
+LEAD_SEND_MESSAGE = replace(
+    SEND_MESSAGE,
+    aliases={**SEND_MESSAGE.aliases, "plan_approval": {"type": MessageType.PLAN_APPROVAL_RESPONSE.value}},
+)
+"""For a teammate `plan_approval` hands in a plan; for the lead it decides on one."""
 
 LIST_TEAMMATES = Tool(
     name="list_teammates",
@@ -194,6 +206,7 @@ SUBMIT_PLAN = Tool(
     is_repeatable=True,
     for_lead=False,
     runs_last=True,
+    aliases={"plan_approval": {}},
 )
 
 TOOLS = (SEND_MESSAGE, LIST_TEAMMATES, READ_INBOX, IDLE, SUBMIT_PLAN)
