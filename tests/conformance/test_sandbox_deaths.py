@@ -124,6 +124,12 @@ async def test_a_command_that_kills_its_keeper_gains_nothing(sandbox: Sandbox, t
     assert (await sandbox.run("echo alive")).output == "alive\n"
 
 
+async def test_a_command_that_kills_its_keeper_at_once_has_run(sandbox: Sandbox) -> None:
+    """However soon: it is not for the caller to try again."""
+    for _ in range(20):
+        assert (await sandbox.run("exec kill -9 $PPID", timeout_seconds=60)).exit_code in (0, 137)
+
+
 async def test_stop_waits_for_what_a_killed_keeper_left(sandbox: Sandbox, token: Token) -> None:
     many = 40
     running = await sandbox.start(f"for i in $(seq {many}); do setsid sleep {token} & done; exec sleep {token}")

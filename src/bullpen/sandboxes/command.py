@@ -98,6 +98,7 @@ class SupervisedCommand:
             raise SandboxUnavailable(f"no command could be started within {START_SECONDS:.0f} seconds") from None
         if self._failure is not None:
             _explain(self._failure, request)
+        # A keeper that has been heard of and is gone was killed by what it started: that is for `wait` to tell.
         if not self.identity.pid:
             raise SandboxUnavailable("the sandbox ended before the command was started; try again")
 
@@ -139,10 +140,11 @@ class SupervisedCommand:
             self._note(json.loads(line), ancillary)
 
     def _note(self, fact: dict[str, Any], ancillary: list[tuple[int, int, bytes]]) -> None:
-        if "started" in fact:
-            # In a namespace of processes the keeper has another number than here: the kernel translates it.
-            seen = _sender(ancillary) or int(fact["started"])
+        if "keeper" in fact:
+            # In a namespace of processes it has another number than here: the kernel translates it.
+            seen = _sender(ancillary) or int(fact["keeper"])
             self.identity = identify(seen) or ProcessIdentity(pid=seen, start_ticks=0)
+        elif "started" in fact:
             self._started.set()
         elif "failed" in fact:
             self._failure = str(fact["failed"])

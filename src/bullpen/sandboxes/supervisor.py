@@ -15,7 +15,7 @@ There it is process 1 of its namespace, which cannot be killed from inside and t
 
 On the control socket the worker sends one byte: `c` with two descriptors (the link, the output file) for a command,
 `p` to be answered with `p`. On a link, lines of JSON: the request, then `{"stop": GRACE_SECONDS}`; back come
-`started` (or `failed`), `exited` and `gone`.
+`keeper`, `started` (or `failed`), `exited` and `gone`.
 """
 
 from __future__ import annotations
@@ -206,6 +206,8 @@ class Keeper:
 
     def _begin(self, request: dict[str, Any]) -> int:
         pipe, writer = os.pipe()
+        # Before anything runs, which may kill us at once. The kernel adds our number as the worker sees it.
+        self._say(keeper=os.getpid())
         try:
             self._process = subprocess.Popen(
                 request["argv"],
@@ -225,8 +227,7 @@ class Keeper:
         os.set_blocking(pipe, False)
         self._selector.register(pipe, selectors.EVENT_READ)
         self._selector.register(self._link, selectors.EVENT_READ)
-        # The kernel adds our process number as the worker sees it.
-        self._say(started=os.getpid())
+        self._say(started=True)
         return pipe
 
     def run(self) -> None:
