@@ -25,9 +25,9 @@ def encode(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is dict:
+    if kind is dict or isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
+    if isinstance(value, tuple | list | set | frozenset):
         return [encode(item) for item in value]
     if isinstance(value, Enum):
         return value.value
@@ -35,10 +35,6 @@ def encode(value: Any) -> Any:
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): encode(item) for key, item in value.items()}
-    if isinstance(value, tuple | list | set | frozenset):
-        return [encode(item) for item in value]
     if isinstance(value, str | int | float):
         return value
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -36,21 +36,17 @@ def storable(value: Any) -> Any:
     kind = type(value)
     if kind in _WITHOUT_TEXT:
         return value
-    if kind is str:
-        return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
-    if kind is tuple:
-        return tuple([storable(item) for item in value])
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {storable(key): storable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [storable(item) for item in value]
     if isinstance(value, tuple):
-        return tuple(storable(item) for item in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple([storable(item) for item in value])
+    if names := _field_names(kind):
         changed = {}
-        for name in _field_names(type(value)):
+        for name in names:
             old = getattr(value, name)
             new = storable(old)
             if new is not old and new != old:
@@ -64,6 +60,9 @@ _WITHOUT_TEXT = frozenset({int, bool, float, type(None), datetime})
 
 @cache
 def _field_names(kind: Any) -> tuple[str, ...]:
+    """Of a dataclass; none of anything else."""
+    if not dataclasses.is_dataclass(kind):
+        return ()
     return tuple(field.name for field in dataclasses.fields(kind) if field.init)
 
 

@@ -162,6 +162,9 @@ class DatagramDoorbell:
         """`identity` names the store: the same for every process that opened it."""
         self._board = board
         self._directory = _user_directory() / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._directory_name = str(self._directory)
+        self._own: set[str] = set()
+        """Our own sockets: whoever rings here has rung the board already."""
         self._sender: socket.socket | None = None
         self._listing: tuple[int, list[str]] = (-1, [])
 
@@ -180,7 +183,7 @@ class DatagramDoorbell:
         names = self._socket_names()
         for prefix, entries in letters.items():
             for name in names:
-                if name.startswith(prefix):
+                if name.startswith(prefix) and name not in self._own:
                     self._post(name, entries)
 
     def _socket_names(self) -> list[str]:
@@ -190,8 +193,8 @@ class DatagramDoorbell:
         Two changes within one tick of the file system's clock could hide one; a listing this young is not trusted.
         """
         try:
-            changed = os.stat(self._directory).st_mtime_ns
-            names = self._listing[1] if self._listing[0] == changed else os.listdir(self._directory)
+            changed = os.stat(self._directory_name).st_mtime_ns
+            names = self._listing[1] if self._listing[0] == changed else os.listdir(self._directory_name)
         except OSError:
             # Not there: nobody listens. Or not ours to read: the verb that rang is committed and must not fail.
             return []
@@ -201,14 +204,15 @@ class DatagramDoorbell:
         return self._listing[1]
 
     def _post(self, name: str, entries: list[Any]) -> None:
+        path = os.path.join(self._directory_name, name)
         for start in range(0, len(entries), 500):
             letter = json.dumps(entries[start : start + 500]).encode()
             assert len(letter) < _MAX_DATAGRAM
             try:
-                self._socket().sendto(letter, str(self._directory / name))
+                self._socket().sendto(letter, path)
             except (ConnectionRefusedError, FileNotFoundError):
                 with suppress(OSError):
-                    (self._directory / name).unlink()
+                    os.unlink(path)
                 return
             except OSError as error:
                 # EAGAIN and ENOBUFS: its buffer is full, so it will wake up anyway.
@@ -243,9 +247,11 @@ class DatagramDoorbell:
             except OSError as error:
                 raise StoreUnavailable(f"no doorbell at {path}: {error.strerror}") from error
             loop.add_reader(receiver, self._drain, receiver)
+            self._own.add(path.name)
             try:
                 yield
             finally:
+                self._own.discard(path.name)
                 loop.remove_reader(receiver)
                 path.unlink(missing_ok=True)
 

@@ -15,14 +15,14 @@ from bullpen.stores.sql.tables import TABLES, TASK, Column, Table
 from bullpen.stores.transaction import Lock
 
 # Made once: `json.dumps` with these arguments would make it for every value.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=encode)
 
 
 def to_json(value: Any) -> str:
     # Most lists and mappings of a row are empty.
     if not value and isinstance(value, tuple | dict):
         return "{}" if isinstance(value, dict) else "[]"
-    return _ENCODER.encode(encode(value))
+    return _ENCODER.encode(value)
 
 
 def _json_reader(hint: Any) -> Callable[[str], Any]:
@@ -108,14 +108,13 @@ class Dialect:
         return values
 
     def record(self, table: Table, row: Sequence[Any]) -> Any:
-        fields = dict(zip(self._names(table), row, strict=False))
-        for name, read in self._readers(table):
-            if fields[name] is not None:
-                fields[name] = read(fields[name])
-        if table is TASK:
-            fields["blocked_by"] = self.ids(row[-2])
-            fields["blocks"] = self.ids(row[-1])
-        return table.record(**fields)
+        names, readers = self._reading(table)
+        values = list(row)
+        for index, read in readers:
+            value = values[index]
+            if value is not None:
+                values[index] = read(value)
+        return table.record(**dict(zip(names, values, strict=False)))
 
     @lru_cache(maxsize=1024)  # noqa: B019 - a dialect lives as long as the process
     def known_record(self, table: Table, row: tuple[Any, ...]) -> Any:
@@ -136,9 +135,12 @@ class Dialect:
         return [(name, write) for name, write in found if write is not None]
 
     @cache  # noqa: B019
-    def _readers(self, table: Table) -> list[tuple[str, Callable[[Any], Any]]]:
-        found = ((column.name, self.reader(column)) for column in table.columns)
-        return [(name, read) for name, read in found if read is not None]
+    def _reading(self, table: Table) -> tuple[tuple[str, ...], list[tuple[int, Callable[[Any], Any]]]]:
+        """The fields in the order of the select list, and how those are read back that are not as they are."""
+        names, readers = self._names(table), [self.reader(column) for column in table.columns]
+        if table is TASK:
+            names, readers = (*names, "blocked_by", "blocks"), [*readers, self.ids, self.ids]
+        return names, [(index, read) for index, read in enumerate(readers) if read is not None]
 
     @cache  # noqa: B019
     def named(self, statement: str) -> str:

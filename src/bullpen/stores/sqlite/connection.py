@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from bullpen.errors import BullpenError, StoreError, StoreUnavailable
+from bullpen.errors import StoreError, StoreUnavailable
 from bullpen.stores.sql.migration import (
     OLDER_WORKERS,
     Version,
@@ -79,22 +79,33 @@ def migrate(connection: apsw.Connection) -> None:
 
 @contextmanager
 def translated(path: Path | None) -> Iterator[None]:
-    """SQLite's errors as ours: what happened, in words that help."""
     try:
         yield
-    except BullpenError:
-        raise
-    except apsw.FullError as error:
-        raise StoreUnavailable(f"the disk is full, nothing was changed: make room for {path}") from error
-    except apsw.ReadOnlyError as error:
-        raise StoreUnavailable(f"{path} cannot be written (read-only file or directory)") from error
-    except apsw.CantOpenError as error:
-        raise StoreUnavailable(f"{path} cannot be opened: does its directory exist, may you write there?") from error
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise StoreUnavailable(f"another program holds a lock on {path}; nothing was changed, try again") from error
-    except (apsw.NotADBError, apsw.CorruptError) as error:
-        raise StoreError(f"{path} is not a SQLite database, or is damaged: restore it from a backup") from error
-    except apsw.IOError as error:
-        raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error
     except apsw.Error as error:
-        raise StoreError(f"SQLite refused: {error}") from error
+        raise in_our_words(error, path) from error
+
+
+def in_our_words(error: BaseException, path: Path | None) -> BaseException:
+    """SQLite's errors as ours, in words that help; any other is returned as it is."""
+    if not isinstance(error, apsw.Error):
+        return error
+    ours = _in_our_words(error, path)
+    ours.__cause__ = error
+    return ours
+
+
+def _in_our_words(error: apsw.Error, path: Path | None) -> StoreError:
+    match error:
+        case apsw.FullError():
+            return StoreUnavailable(f"the disk is full, nothing was changed: make room for {path}")
+        case apsw.ReadOnlyError():
+            return StoreUnavailable(f"{path} cannot be written (read-only file or directory)")
+        case apsw.CantOpenError():
+            return StoreUnavailable(f"{path} cannot be opened: does its directory exist, may you write there?")
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreUnavailable(f"another program holds a lock on {path}; nothing was changed, try again")
+        case apsw.NotADBError() | apsw.CorruptError():
+            return StoreError(f"{path} is not a SQLite database, or is damaged: restore it from a backup")
+        case apsw.IOError():
+            return StoreUnavailable(f"{path} cannot be read or written: {error}")
+    return StoreError(f"SQLite refused: {error}")

@@ -1,7 +1,7 @@
 """`SqliteStore`: WAL, flushed at every commit, one grouping writer thread for each process.
 
-Invariant: only the writer thread writes, inside the gate, and a verb is answered
-after the commit that contains it. Reads run on a connection of their own, in one
+Invariant: only the writer writes, inside the gate, and a verb is answered after the
+commit that contains it. Reads run on a connection of their own, in one
 snapshot, and wait for nobody.
 """
 
@@ -19,7 +19,7 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.sql.migration import check_version
-from bullpen.stores.sqlite.connection import connect, migrate, stored_version, translated
+from bullpen.stores.sqlite.connection import connect, in_our_words, migrate, stored_version, translated
 from bullpen.stores.sqlite.gate import Gate, NoGate
 from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, drive
@@ -84,23 +84,23 @@ class SqliteStore(VerbStore):
         return cast(T, await self._writer.run(body, patience_seconds=self._patience_seconds))
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
-        """In the writer's thread, inside the gate: run the group, commit, ring."""
+        """Inside the gate: run the group and commit."""
         try:
-            with translated(self._path):
-                connection = self._writing_connection()
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    for job in jobs:
-                        self._run(connection, job, is_alone=len(jobs) == 1)
-                    if connection.in_transaction:
-                        connection.execute("COMMIT")
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
+            connection = self._writing_connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for job in jobs:
+                    self._run(connection, job, is_alone=len(jobs) == 1)
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
         except BaseException as error:
             # The whole group is lost with its transaction: nobody is told of a success that is not stored.
+            ours = in_our_words(error, self._path)
             for job in jobs:
-                job.fail(error)
+                job.fail(ours)
 
     def _run(self, connection: apsw.Connection, job: Job[Any], *, is_alone: bool) -> None:
         """One verb, undone alone if it fails; a fault of the database undoes the group."""
