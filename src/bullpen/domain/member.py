@@ -142,6 +142,15 @@ class Spawned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attendance:
+    """A member and its team as they are now, and whether mail waits for it, waking or not."""
+
+    member: Member
+    team: Team
+    has_mail: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """A process that hosts members and holds the lease for them.
 

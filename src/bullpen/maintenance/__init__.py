@@ -6,5 +6,6 @@ looks again inside its transaction.
 
 from bullpen.maintenance.duty import Maintenance
 from bullpen.maintenance.lapse import LapseWatch
+from bullpen.maintenance.standing import StandingWatch
 
-__all__ = ["LapseWatch", "Maintenance"]
+__all__ = ["LapseWatch", "Maintenance", "StandingWatch"]

@@ -1,0 +1,171 @@
+"""A member as this process runs it. The truth about it stays in the store: whatever is kept here can be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bullpen.agent.house import House
+from bullpen.agent.identity import identity_text
+from bullpen.config import Settings
+from bullpen.domain.member import Member, MemberKind, MemberRef, MemberStatus, Team
+from bullpen.domain.prompt import ToolSpec
+from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.transcript import Turn, TurnKind
+from bullpen.provider import Provider
+from bullpen.sandbox import Sandbox
+from bullpen.store import Bell
+from bullpen.tool import ToolContext
+from bullpen.tools.registry import Toolbox
+
+T = TypeVar("T")
+
+
+class Agent:
+    """`turns` is its transcript as far as it was read; `load` reads on. `system` and the tools never change."""
+
+    def __init__(
+        self,
+        house: House,
+        team: Team,
+        member: Member,
+        *,
+        settings: Settings,
+        provider: Provider,
+        toolbox: Toolbox,
+        sandbox: Sandbox,
+        system: str,
+        workspace: Path,
+        private_directory: Path,
+    ) -> None:
+        self.house = house
+        self.store = house.store
+        self.clock = house.store.clock
+        self.settings = settings
+        self.team = team
+        self.member = member
+        self.provider = provider
+        self.toolbox = toolbox
+        self.specs: tuple[ToolSpec, ...] = toolbox.specs()
+        self.sandbox = sandbox
+        self.system = system
+        self.workspace = workspace
+        self.private_directory = private_directory
+        self.turns: list[Turn] = []
+        self.wants_compaction: str | None = None
+        # Who was hosted before has a past: it is told once more who it is.
+        self.must_reintroduce = member.incarnation > 1
+        self.interrupts = _interrupts(member)
+        self.asked_at = self.clock.now()
+        self.bell: Bell
+        """What this member sleeps on; `loop.live` hangs it up."""
+        self.has_moved = False
+        self.has_mail = False
+        self._resources: dict[Any, Any] = {}
+        self._closing = AsyncExitStack()
+
+    @property
+    def ref(self) -> MemberRef:
+        return self.member.ref
+
+    @property
+    def is_lead(self) -> bool:
+        return self.member.kind is MemberKind.LEAD
+
+    @property
+    def counters(self) -> Mapping[str, Any]:
+        return self.member.counters
+
+    @property
+    def is_gated(self) -> bool:
+        """Until its plan is approved it may only look."""
+        return self.member.plan_required and self.member.plan_digest is None
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """Told to stop, and it does not decide about that itself."""
+        member = self.member
+        accepts = self.settings.shutdown.policy == "accept" and member.shutdown_request_id is not None
+        return accepts or member.status is MemberStatus.STOPPING
+
+    async def refresh(self) -> None:
+        """Its row and its team's as they are now; LeaseLost if somebody else is this member by now. Whatever rings
+        from here on has not been seen yet."""
+        self.bell.clear()
+        now = await self.store.attend(self.ref)
+        self.member, self.team, self.has_mail = now.member, now.team, now.has_mail
+
+    async def load(self) -> None:
+        """Read on in the transcript."""
+        self.turns += await self.store.list_turns(self.member.team_id, self.member.name, after_seq=self.last_seq)
+
+    async def tell(self, text: str, **counters: Any) -> None:
+        """The runtime's own word, as a stored turn."""
+        await self.record(TurnKind.USER, {"text": text}, counters=counters or None)
+
+    async def record(self, kind: TurnKind, content: Any, **rest: Any) -> Turn:
+        turn = await self.store.record_turn(self.ref, kind, content, **rest)
+        if turn.seq == self.last_seq + 1:
+            self.turns.append(turn)
+        return turn
+
+    @property
+    def last_seq(self) -> int:
+        return self.turns[-1].seq if self.turns else 0
+
+    async def set_counters(self, **counters: Any) -> None:
+        self.member = await self.store.set_member_counters(self.ref, counters)
+
+    async def find_task(self) -> Task | None:
+        """What it has in progress."""
+        held = await self.store.list_tasks(self.team.id, status=TaskStatus.IN_PROGRESS, owner=self.member.name)
+        return held[0] if held else None
+
+    async def identity(self) -> str:
+        members = await self.store.list_members(self.team.id)
+        return identity_text(self.member, self.team, members, await self.find_task(), self.workspace)
+
+    def was_interrupted(self) -> bool:
+        """Has somebody asked to cut off what it does since the last time this was asked?"""
+        count = _interrupts(self.member)
+        is_new, self.interrupts = count > self.interrupts, max(count, self.interrupts)
+        return is_new
+
+    def become(self, member: Member) -> None:
+        """Go on as this member: a lead in its next team."""
+        self.member = member
+        self.turns = []
+        self.has_moved = True
+
+    @property
+    def tool_settings(self) -> Mapping[str, Any]:
+        """What tools are told of this process."""
+        return {
+            "hidden_paths": self.house.hidden,
+            "readable_paths": (self.private_directory,),
+            "file_ledger": self.house.ledger,
+            "shutdown_deadline_seconds": self.settings.shutdown.deadline_seconds,
+        }
+
+    def known(self, kind: type[T]) -> T | None:
+        """A resource that is there already."""
+        found: T | None = self._resources.get(kind)
+        return found
+
+    def resource(self, kind: Callable[[ToolContext], T], context: ToolContext) -> T:
+        if kind not in self._resources:
+            made = kind(context)
+            self._resources[kind] = made
+            if hasattr(made, "aclose"):
+                self._closing.push_async_callback(made.aclose)
+        resource: T = self._resources[kind]
+        return resource
+
+    async def aclose(self) -> None:
+        await self._closing.aclose()
+
+
+def _interrupts(member: Member) -> int:
+    return int(member.counters.get("interrupt", 0))

@@ -1,0 +1,153 @@
+"""Asking the model: leave first (budget, pause, rate), then the request, again if that is worth it.
+
+Every request is reserved before it is sent and settled after it, whatever became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Sequence
+
+from bullpen.agent.agent import Agent
+from bullpen.agent.governor import retry_delay
+from bullpen.agent.memory import estimate_tokens
+from bullpen.domain.budget import Refusal, Reservation, Settlement
+from bullpen.domain.member import MemberStatus
+from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec, Usage
+from bullpen.errors import BadReply, ProviderError, ShuttingDown
+from bullpen.provider import ModelRequest, Provider
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 7
+MAX_BAD_REPLIES = 3
+# How often one who waits for budget or the end of a pause looks again; a change of the team rings at once.
+LOOK_AGAIN_SECONDS = 5.0
+
+
+BUDGET_SPENT = "budget spent"
+"""How the reason of a member's status begins that waits for a larger budget."""
+
+
+async def ask(
+    agent: Agent,
+    messages: Sequence[ChatMessage],
+    *,
+    purpose: str = "turn",
+    system: str | None = None,
+    tools: tuple[ToolSpec, ...] | None = None,
+    provider: Provider | None = None,
+    input_tokens: int | None = None,
+    max_output_tokens: int | None = None,
+    on_text: Callable[[str], None] | None = None,
+) -> tuple[Reply, Settlement]:
+    """The reply, and its settlement, which is to be written together with it. ProviderError when it is given up."""
+    provider = provider or agent.provider
+    request = ModelRequest(
+        system=agent.system if system is None else system,
+        tools=agent.specs if tools is None else tools,
+        messages=tuple(messages),
+        max_output_tokens=max_output_tokens or provider.limits.max_output_tokens,
+        member=agent.member.name,
+        purpose=purpose,
+    )
+    tokens = input_tokens or _estimate(request)
+    attempt = 0
+    while True:
+        reservation = await _reserve(agent, provider, request, tokens)
+        try:
+            reply = await _attempt(agent, provider, request, reservation, on_text)
+        except ProviderError as error:
+            attempt += 1
+            limit = MAX_BAD_REPLIES if isinstance(error, BadReply) else MAX_ATTEMPTS
+            if not error.retryable or attempt >= limit:
+                raise
+            await _back_off(agent, provider, error, attempt)
+            continue
+        cost = reply.cost_usd if reply.cost_usd is not None else _cost(provider, reply.usage)
+        return reply, Settlement(reservation_id=reservation.id, usage=reply.usage, cost_usd=cost)
+
+
+async def _attempt(
+    agent: Agent,
+    provider: Provider,
+    request: ModelRequest,
+    reservation: Reservation,
+    on_text: Callable[[str], None] | None,
+) -> Reply:
+    governor = agent.house.models.governor(provider)
+    try:
+        async with governor.slot():
+            try:
+                reply = await provider.reply(request, on_text=on_text)
+            except ProviderError as error:
+                if error.retryable and not isinstance(error, BadReply):
+                    governor.note_refusal()
+                raise
+            governor.note_answer()
+            return reply
+    except BaseException:
+        # It leaves no reply to be settled with. What a broken-off call has cost nobody can say: as the bill shows it.
+        nothing = Settlement(reservation_id=reservation.id, usage=Usage(), cost_usd=0.0)
+        await asyncio.shield(agent.store.settle(agent.ref, nothing))
+        raise
+
+
+async def _back_off(agent: Agent, provider: Provider, error: ProviderError, attempt: int) -> None:
+    seconds = retry_delay(error, attempt - 1)
+    logger.info("%s waits %.1f s: %s", agent.member.name, seconds, error)
+    if getattr(error, "retry_after_seconds", None) is not None:
+        # Everyone who shares the key waits, in other processes too.
+        await agent.store.block_provider(provider.key_id, seconds=seconds)
+    else:
+        await asyncio.sleep(seconds)
+
+
+async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, tokens: int) -> Reservation:
+    """Leave to ask, waited for: until others settle, the pause ends, or the budget is raised."""
+    cost = provider.estimate_cost_usd(input_tokens=tokens, output_tokens=request.max_output_tokens) or 0.0
+    while True:
+        outcome = await agent.store.reserve(
+            agent.ref,
+            purpose=request.purpose,
+            provider_key=provider.key_id,
+            model=provider.model,
+            tokens=tokens + request.max_output_tokens,
+            cost_usd=cost,
+        )
+        if outcome.reservation is not None:
+            if agent.member.status is MemberStatus.WAITING:
+                agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
+            return outcome.reservation
+        assert outcome.refusal is not None
+        await _wait_for_room(agent, outcome.refusal)
+
+
+async def _wait_for_room(agent: Agent, refusal: Refusal) -> None:
+    if refusal.until is not None:
+        # Spread out, so that those who waited for the same moment do not come at the same moment.
+        left = (refusal.until - agent.clock.now()).total_seconds()
+        await asyncio.sleep(max(left, 0.0) + random.uniform(0.0, 0.25))
+        return
+    async with agent.store.listen_events(agent.team.id) as bell:
+        bell.clear()
+        await agent.refresh()
+        if agent.is_asked_to_stop:
+            raise ShuttingDown
+        if refusal.is_final and agent.member.status is MemberStatus.WORKING:
+            reason = f"{BUDGET_SPENT}: {refusal.why}"
+            agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WAITING, reason=reason)
+        await bell.wait(LOOK_AGAIN_SECONDS)
+
+
+def _estimate(request: ModelRequest) -> int:
+    fixed = len(request.system) + sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
+    return estimate_tokens(request.messages) + math.ceil(fixed / 4)
+
+
+def _cost(provider: Provider, usage: Usage) -> float:
+    estimate = provider.estimate_cost_usd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return estimate or 0.0

@@ -1,0 +1,175 @@
+"""Running the calls of a reply: each stored before it acts and after it has, never twice.
+
+Calls that only read run together; every other call is a barrier, in the order of the
+reply; `idle` and `submit_plan` come last. After a restart:
+
+    queued      run
+    started     a call whose effect is a store verb is called again under its operation
+                id, which returns the first outcome; any other comes back as interrupted
+    finished    never touched again
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from bullpen.agent.agent import Agent
+from bullpen.agent.dispatch import CallContext, Prepared, check_rights, prepare, run_tool, text_of
+from bullpen.agent.subagent import run_subagent
+from bullpen.agent.watching import Interrupted, watched
+from bullpen.domain.transcript import CallState, ToolCall, Turn, TurnKind
+from bullpen.errors import ToolError
+from bullpen.tool import ToolOutput
+
+CUT_OFF = "interrupted by the human; what it had begun was stopped: look before you repeat"
+NOT_BEGUN = "not begun: the human interrupted"
+
+
+async def run_open_calls(agent: Agent) -> None:
+    """Everything that is queued, and what an older incarnation had begun. What the loop is to do after it is noted in
+    the agent and its counters."""
+    calls = await agent.store.list_calls(agent.team.id, agent.member.name, open_only=True)
+    if not calls:
+        return
+    await _settle_begun(agent, [call for call in calls if call.state is CallState.STARTED])
+    queued = [call for call in calls if call.state is CallState.QUEUED]
+    for batch in _batches(agent, queued):
+        if await _run_batch(agent, batch):
+            return
+
+
+def has_open_calls(turns: Sequence[Turn]) -> bool:
+    """Does a call of the last reply lack its result?"""
+    answered: set[str] = set()
+    for turn in reversed(turns):
+        if turn.kind == TurnKind.TOOL_RESULT:
+            answered.add(turn.content["call_id"])
+        elif turn.kind == TurnKind.ASSISTANT:
+            return any(part["type"] == "call" and part["call_id"] not in answered for part in turn.content["parts"])
+    return False
+
+
+async def _settle_begun(agent: Agent, begun: Sequence[ToolCall]) -> None:
+    for call in begun:
+        prepared = _prepared(agent, call)
+        if isinstance(prepared, Prepared) and prepared.tool.is_repeatable:
+            await _finish(agent, call, await run_tool(_context(agent, call), prepared), prepared.remarks)
+    if begun:
+        await agent.store.interrupt_calls(agent.ref)
+
+
+async def _run_batch(agent: Agent, batch: Sequence[ToolCall]) -> bool:
+    """True if somebody cut it off: then the rest of the reply is not begun."""
+    try:
+        await watched(agent, _run_together(agent, batch))
+    except Interrupted:
+        for call in await agent.store.list_calls(agent.team.id, agent.member.name, open_only=True):
+            text = CUT_OFF if call.state is CallState.STARTED else NOT_BEGUN
+            await agent.store.finish_call(agent.ref, call.call_id, text, is_error=True)
+        return True
+    return False
+
+
+async def _run_together(agent: Agent, batch: Sequence[ToolCall]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for call in batch:
+                group.create_task(_run(agent, call))
+    except BaseExceptionGroup as failures:
+        # What is raised past a tool is never the tool's: one of them says it all (LeaseLost, StoreUnavailable, …).
+        raise failures.exceptions[0] from None
+
+
+async def _run(agent: Agent, call: ToolCall) -> None:
+    context = _context(agent, call)
+    try:
+        prepared = _prepare(agent, call)
+        await check_rights(context, prepared)
+    except ToolError as error:
+        await agent.store.finish_call(agent.ref, call.call_id, str(error), is_error=True)
+        return
+    await agent.store.start_call(agent.ref, call.call_id)
+    await _finish(agent, call, await run_tool(context, prepared), prepared.remarks)
+
+
+async def _finish(agent: Agent, call: ToolCall, output: ToolOutput, remarks: tuple[str, ...]) -> None:
+    if output.moves_to is not None:
+        # Its result was written in the transaction that made the new team.
+        agent.become(output.moves_to)
+        return
+    if output.ends_phase is not None:
+        # Before the call is finished: a kill in between finds it unfinished and notes it again.
+        await agent.set_counters(ending={"why": output.ends_phase, "waits_for": output.waits_for})
+    if output.compact is not None:
+        agent.wants_compaction = output.compact
+    await agent.store.finish_call(agent.ref, call.call_id, text_of(output, remarks), is_error=output.is_error)
+
+
+def _batches(agent: Agent, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+    ordered = sorted(calls, key=lambda call: (_runs_last(agent, call), call.turn_seq, call.position))
+    for reads, group in groupby(ordered, key=lambda call: _only_reads(agent, call)):
+        if reads:
+            yield list(group)
+        else:
+            yield from ([call] for call in group)
+
+
+def _only_reads(agent: Agent, call: ToolCall) -> bool:
+    prepared = _prepared(agent, call)
+    return isinstance(prepared, Prepared) and prepared.tool.is_read_only
+
+
+def _runs_last(agent: Agent, call: ToolCall) -> bool:
+    prepared = _prepared(agent, call)
+    return isinstance(prepared, Prepared) and prepared.tool.runs_last
+
+
+def _prepared(agent: Agent, call: ToolCall) -> Prepared | ToolError:
+    try:
+        return _prepare(agent, call)
+    except ToolError as error:
+        return error
+
+
+def _prepare(agent: Agent, call: ToolCall) -> Prepared:
+    return prepare(agent.toolbox, call.name, call.arguments, _problem(agent, call))
+
+
+def _problem(agent: Agent, call: ToolCall) -> str | None:
+    """Why the arguments could not be read; only the reply itself knows."""
+    for part in _parts_of(agent, call.turn_seq):
+        if part.get("type") == "call" and part.get("call_id") == call.call_id:
+            return part.get("problem")
+    return None
+
+
+def _parts_of(agent: Agent, seq: int) -> Iterable[dict[str, str]]:
+    for turn in reversed(agent.turns):
+        if turn.seq == seq and turn.kind == TurnKind.ASSISTANT:
+            parts: Iterable[dict[str, str]] = turn.content["parts"]
+            return parts
+    return ()
+
+
+def _context(agent: Agent, call: ToolCall) -> CallContext:
+    operation_id = f"{agent.member.team_id}/{agent.member.key}/{call.turn_seq}/{call.call_id}"[:150]
+    return CallContext(agent, call.call_id, operation_id, run_subagent)
+
+
+def with_fresh_ids(agent: Agent, calls: Iterable[tuple[str, int]], seq: int) -> dict[int, str]:
+    """Some servers give the same ids again and again; ours are unique in a transcript."""
+    known = {
+        part["call_id"]
+        for turn in agent.turns
+        if turn.kind == TurnKind.ASSISTANT
+        for part in turn.content["parts"]
+        if part["type"] == "call"
+    }
+    fresh: dict[int, str] = {}
+    for call_id, position in calls:
+        wanted = call_id if call_id and call_id not in known else f"call_{seq}_{position}"
+        known.add(wanted)
+        fresh[position] = wanted
+    return fresh

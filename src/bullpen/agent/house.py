@@ -1,0 +1,98 @@
+"""What a worker gives to every member that it hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from bullpen.agent.governor import Governor
+from bullpen.config import Settings
+from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef
+from bullpen.errors import BullpenError, UsageError
+from bullpen.provider import Provider
+from bullpen.providers import default_model, open_provider
+from bullpen.store import Store
+
+Listener = Callable[[MemberRef, str], None]
+
+
+class Resting(BullpenError):
+    """Its worker leaves in good order: another one goes on with it."""
+
+
+class OpenModel(Protocol):
+    def __call__(
+        self,
+        model: str,
+        *,
+        window_tokens: int | None = None,
+        max_output_tokens: int | None = None,
+        thinking: str | None = None,
+    ) -> Provider: ...
+
+
+class Models:
+    """Each model is opened once for a process, and each key has one governor."""
+
+    def __init__(self, open_model: OpenModel = open_provider) -> None:
+        self._open = open_model
+        self._providers: dict[tuple[Any, ...], Provider] = {}
+        self._governors: dict[str, Governor] = {}
+
+    def get(self, name: str, settings: Settings) -> Provider:
+        wishes = (settings.compaction.window_tokens, settings.max_output_tokens, settings.thinking)
+        key = (name, *wishes)
+        if key not in self._providers:
+            window, output, thinking = wishes
+            self._providers[key] = self._open(name, window_tokens=window, max_output_tokens=output, thinking=thinking)
+        return self._providers[key]
+
+    def governor(self, provider: Provider) -> Governor:
+        return self._governors.setdefault(provider.key_id, Governor())
+
+    async def aclose(self) -> None:
+        for provider in self._providers.values():
+            await provider.close()
+        self._providers.clear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """`hidden` are the store's own places; `ledger` says who of this process wrote which file last; `on_text` hears
+    what models say while they say it; `model` is for whom nothing else says which."""
+
+    store: Store
+    models: Models
+    workspace: Path
+    state_directory: Path
+    model: str | None = None
+    hidden: tuple[Path, ...] = ()
+    is_interactive: bool = True
+    on_text: Listener | None = None
+    ledger: dict[str, tuple[str, float]] = field(default_factory=dict)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def check_open(self) -> None:
+        """Between two turns: Resting when this process hosts nobody any more."""
+        if self.closing.is_set():
+            raise Resting
+
+    def open_model(self, member: Member, settings: Settings) -> Provider:
+        """The member's own, its role's, the team's, this worker's, or what the keys that are set decide."""
+        role = LEAD if member.kind is MemberKind.LEAD else member.role
+        name = member.model or settings.model_for(role) or self.model or get_default_model(os.environ)
+        return self.models.get(name, settings)
+
+
+def get_default_model(environ: Mapping[str, str]) -> str:
+    found = default_model(environ)
+    if found is None:
+        raise UsageError(
+            "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY, name one with --model, "
+            "or see how it works without any: bullpen demo"
+        )
+    return found[0]

@@ -1,0 +1,302 @@
+"""The life of a member in this process: recover, then work and rest in turns until it ends.
+
+    recover ──> rest ──mail, task, prompt──> work ──> rest ──> …
+                  └── asked to stop, timed out ──> over
+
+The same loop for the lead and for teammates; the lead claims nothing and never times
+out. Whatever is decided here is decided from the store, so that any process can go on:
+`counters["phase"]` is the number of the open work phase, `held` which task it rests with,
+`briefed` which prompt it was given, `waits` what answer it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bullpen.agent.agent import Agent
+from bullpen.agent.calls import run_open_calls
+from bullpen.agent.identity import roster_text
+from bullpen.agent.turn import Ending, take_turn
+from bullpen.domain.member import Autonomy, MemberStatus
+from bullpen.domain.message import escape
+from bullpen.domain.request import digest_of
+from bullpen.domain.task import Task
+from bullpen.errors import Conflict, ShuttingDown
+from bullpen.sandbox import ProcessIdentity
+from bullpen.store import Bell
+from bullpen.tools.render import task_frame
+
+# What wakes the lead is gathered for so long: one turn for a burst of mail.
+GATHERING_SECONDS = 0.5
+# The idle clock is read so often in one time-out, to see whether it may run.
+CLOCK_READINGS = 6
+
+REMINDER = (
+    "Your task is still open. Finish it (TaskUpdate status completed, with its result), fail it and say what you "
+    "tried, give it back (status pending), or call idle and say what you wait for. You are not reminded again."
+)
+
+
+async def live(agent: Agent) -> None:
+    """Returns when the member has shut down; LeaseLost when somebody else is it."""
+    is_over = False
+    while not is_over:
+        async with agent.store.listen_member(agent.ref) as agent.bell:
+            agent.has_moved = False
+            await recover(agent)
+            is_over = await _work_and_rest(agent)
+
+
+async def _work_and_rest(agent: Agent) -> bool:
+    """False when it goes on as another member: a lead whose next team has begun."""
+    while True:
+        if agent.counters.get("phase"):
+            await work(agent)
+        if agent.has_moved:
+            return False
+        if agent.member.status is MemberStatus.SHUTDOWN or not await rest(agent):
+            return True
+
+
+# -- recover ----------------------------------------------------------------------------------------------
+
+
+async def recover(agent: Agent) -> None:
+    """What a predecessor left: its processes die, what it began is settled, what was queued runs."""
+    running = await agent.store.list_backgrounds(agent.team.id, name=agent.member.name, running_only=True)
+    known = [
+        ProcessIdentity(pid=one.pid, start_ticks=one.start_ticks)
+        for one in running
+        if one.pid is not None and one.start_ticks is not None
+    ]
+    await agent.sandbox.kill_leftovers(known)
+    await agent.store.lose_backgrounds(agent.ref)
+    await agent.load()
+    if not agent.turns:
+        agent.must_reintroduce = False
+    await run_open_calls(agent)
+    await agent.refresh()
+    if agent.counters.get("phase") and agent.must_reintroduce:
+        agent.must_reintroduce = False
+        await agent.tell(f"You were restarted.\n\n<identity>{await agent.identity()}</identity>")
+
+
+# -- work ---------------------------------------------------------------------------------------------------
+
+
+async def work(agent: Agent) -> None:
+    """Turns, until the phase is over and has been reported."""
+    while True:
+        agent.house.check_open()
+        ending = await take_turn(agent)
+        if agent.has_moved:
+            return
+        if ending is None:
+            continue
+        task = None if agent.is_lead else await agent.find_task()
+        if task is None or not ending.may_be_reminded or agent.counters.get("reminded"):
+            break
+        await agent.tell(REMINDER, reminded=1)
+    await _end_phase(agent, ending, task)
+
+
+async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
+    agent.member = await agent.store.end_phase(
+        agent.ref,
+        why=ending.why,
+        result=ending.text,
+        status=ending.status,
+        counters={
+            "phase": None,
+            "phases": agent.counters.get("phase"),
+            "turns": None,
+            "reminded": None,
+            "checkpoint": None,
+            "repeated": None,
+            "ending": None,
+            "task": None,
+            "held": None if task is None else task.id,
+            "waits": ending.waits_for,
+        },
+        operation_id=f"{agent.team.id}/{agent.member.key}/phase-{agent.counters.get('phase', 0)}/end",
+    )
+    if ending.leaves is not None:
+        await _leave(agent, ending.leaves)
+
+
+async def _leave(agent: Agent, reason: str) -> None:
+    agent.member = await agent.store.shut_down_member(agent.ref, reason=reason)
+
+
+# -- rest ---------------------------------------------------------------------------------------------------
+
+
+async def rest(agent: Agent) -> bool:
+    """True when a work phase has begun; False when the member has ended."""
+    await _become_idle(agent)
+    if await _take_up_own_task(agent):
+        return True
+    clock = _IdleClock(agent)
+    while True:
+        agent.bell.clear()
+        found = await _look(agent)
+        if found is not None:
+            return found
+        if not await clock.wait(agent.bell) and not await _stays(agent):
+            return False
+
+
+async def _become_idle(agent: Agent) -> None:
+    """Before the first look: from here on a new task may choose this member to be woken."""
+    await agent.refresh()
+    wanted = MemberStatus.WAITING if agent.counters.get("waits") else MemberStatus.IDLE
+    if agent.member.is_up and agent.member.status is not wanted:
+        agent.member = await agent.store.set_member_status(agent.ref, wanted)
+
+
+async def _look(agent: Agent) -> bool | None:
+    """One look, in the order of what counts: shutdown, mail, a task, the prompt. None: there is nothing."""
+    found = await agent.store.find_work(agent.ref)
+    if found == "shutdown":
+        await agent.refresh()
+        if agent.is_asked_to_stop:
+            await _leave(agent, "asked")
+            return False
+        # Its model answers: the question is mail.
+        found = "mail" if await _has_unread_mail(agent) else None
+    if found == "mail":
+        await _begin_with_mail(agent)
+        return True
+    if agent.is_lead or agent.counters.get("waits"):
+        return None
+    if found == "task" and await _claim(agent):
+        return True
+    return True if await _begin_with_prompt(agent) else None
+
+
+async def _has_unread_mail(agent: Agent) -> bool:
+    return bool(await agent.store.list_mail(agent.team.id, agent.member.name, undelivered_only=True, limit=1))
+
+
+async def _take_up_own_task(agent: Agent) -> bool:
+    """After a restart it goes on with what it holds, unless it was resting with it."""
+    if agent.is_lead:
+        return False
+    task = await agent.find_task()
+    if task is None or agent.counters.get("held") == task.id:
+        return False
+    await _begin_with_task(agent, task)
+    return True
+
+
+async def _claim(agent: Agent) -> bool:
+    if agent.member.autonomy is Autonomy.ASSIGNED and not await _is_assigned_something(agent):
+        return False
+    try:
+        task = await agent.store.claim_next_task(agent.ref)
+    except (ShuttingDown, Conflict):
+        return False
+    if task is None:
+        return False
+    await _begin_with_task(agent, task)
+    return True
+
+
+async def _is_assigned_something(agent: Agent) -> bool:
+    return bool(await agent.store.list_tasks(agent.team.id, owner=agent.member.name, limit=1))
+
+
+# -- how a phase begins ---------------------------------------------------------------------------------------
+
+
+async def _begin_with_mail(agent: Agent) -> None:
+    if agent.is_lead and agent.turns:
+        await asyncio.sleep(GATHERING_SECONDS)
+    await _begin(agent, [], task=None)
+
+
+async def _begin_with_task(agent: Agent, task: Task) -> None:
+    blockers = [await agent.store.get_task(agent.team.id, number) for number in task.blocked_by]
+    await _begin(agent, [task_frame(task, blockers)], task=task)
+
+
+async def _begin_with_prompt(agent: Agent) -> bool:
+    """The prompt is the work only where the board has nothing that could become its."""
+    if not _unread_prompt(agent) or await agent.store.has_prospects(agent.ref):
+        return False
+    await _begin(agent, [], task=None)
+    return True
+
+
+async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
+    """What it is told first, and that a phase is open: one step. Mail follows by itself."""
+    opening: list[str] = []
+    if agent.must_reintroduce:
+        opening.append(f"<identity>{await agent.identity()}</identity>")
+        agent.must_reintroduce = False
+    elif not agent.turns and not agent.is_lead:
+        members = await agent.store.list_members(agent.team.id)
+        opening.append(f"<team>{roster_text(agent.member, members)}</team>")
+    if _unread_prompt(agent):
+        opening.append(f"<instructions>{escape(agent.member.prompt)}</instructions>")
+    held = agent.counters.get("held")
+    counters = {
+        "phase": int(agent.counters.get("phases") or 0) + 1,
+        "phase_seq": agent.last_seq,
+        "turns": 0,
+        "task": held if task is None else task.id,
+        "briefed": digest_of(agent.member.prompt),
+        "waits": None,
+        "ending": None,
+    }
+    texts = [*opening, *parts]
+    if texts:
+        await agent.tell("\n\n".join(texts), **counters)
+    else:
+        await agent.set_counters(**counters)
+    if agent.member.status is not MemberStatus.WORKING:
+        agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
+    await agent.refresh()
+
+
+def _unread_prompt(agent: Agent) -> bool:
+    prompt = agent.member.prompt
+    return bool(prompt.strip()) and agent.counters.get("briefed") != digest_of(prompt)
+
+
+# -- the idle clock -------------------------------------------------------------------------------------------
+
+
+class _IdleClock:
+    """Runs only while the board holds nothing that could become this member's."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._left = agent.settings.idle.timeout_seconds
+
+    async def wait(self, bell: Bell) -> bool:
+        """True when it rang; False when the time is up."""
+        limit = self._agent.settings.idle.timeout_seconds
+        if self._agent.is_lead or not limit or self._agent.settings.idle.on_timeout == "stay":
+            return await bell.wait()
+        while self._left > 0:
+            step = min(limit / CLOCK_READINGS, self._left)
+            if await bell.wait(step):
+                return True
+            if await self._stands_still():
+                self._left = limit
+            else:
+                self._left -= step
+        self._left = limit
+        return False
+
+    async def _stands_still(self) -> bool:
+        agent = self._agent
+        if agent.counters.get("waits") or (agent.counters.get("held") and await agent.find_task()):
+            return True
+        return await agent.store.has_prospects(agent.ref)
+
+
+async def _stays(agent: Agent) -> bool:
+    """The last look and the exit are one step of the store: what arrives just then is found, or revives it."""
+    return await agent.store.leave_if_nothing(agent.ref) is not None

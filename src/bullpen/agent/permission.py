@@ -1,0 +1,118 @@
+"""Permissions at run time: the policy decides, and where it says ask, the human does.
+
+The question is bound to the call and its arguments and survives a restart: asked again
+for the same call it is the same request. Others go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bullpen.agent.agent import Agent
+from bullpen.domain.member import USER, MemberStatus
+from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus, digest_of
+from bullpen.errors import ShuttingDown, ToolError
+from bullpen.permissions import Decision, Verdict, decide, grant_pattern
+
+LOOK_AGAIN_SECONDS = 5.0
+
+
+async def obtain_permission(agent: Agent, tool: str, arguments: Mapping[str, Any], operation_id: str) -> None:
+    """Returns when it may be done; ToolError says why not, and which setting would change that."""
+    decision = _decide(agent, tool, arguments, ())
+    if decision.verdict is Verdict.ASK:
+        decision = _decide(agent, tool, arguments, await _granted(agent))
+    if decision.verdict is Verdict.ALLOW:
+        return
+    if decision.verdict is Verdict.DENY:
+        raise ToolError(f"not allowed: {decision.why} ({decision.setting})")
+    if not agent.house.is_interactive:
+        raise ToolError(f"not allowed: {decision.why}, and nobody is there to be asked ({decision.setting})")
+    request = await _answer_of(agent, await _open(agent, tool, arguments, decision, operation_id))
+    if request.status is not RequestStatus.ANSWERED:
+        raise ToolError(f"not allowed: {decision.why}, and nobody answered ({decision.setting})")
+    if not request.approved:
+        raise ToolError(f"the human said no: {request.reason or decision.why}")
+    if request.scope is PermissionScope.ALWAYS:
+        remember(agent.house.state_directory, str(request.payload.get("pattern", "")))
+
+
+def _decide(agent: Agent, tool: str, arguments: Mapping[str, Any], granted: Sequence[str]) -> Decision:
+    return decide(
+        tool,
+        arguments,
+        rules=agent.settings.permissions,
+        network=agent.settings.sandbox.network,
+        is_confined=agent.sandbox.guarantees.files_confined,
+        granted=granted,
+    )
+
+
+async def _granted(agent: Agent) -> list[str]:
+    """What the human has allowed for this team, or always."""
+    answered = await agent.store.list_requests(agent.team.id, status=RequestStatus.ANSWERED, asked=USER)
+    lasting = (PermissionScope.TEAM, PermissionScope.ALWAYS)
+    of_team = [
+        str(request.payload.get("pattern", ""))
+        for request in answered
+        if request.kind is RequestKind.PERMISSION and request.approved and request.scope in lasting
+    ]
+    return [*of_team, *remembered(agent.house.state_directory)]
+
+
+async def _open(
+    agent: Agent, tool: str, arguments: Mapping[str, Any], decision: Decision, operation_id: str
+) -> Request:
+    return await agent.store.open_request(
+        agent.ref,
+        RequestKind.PERMISSION,
+        USER,
+        content=f"{agent.member.name} wants to use {tool}: {_shown(arguments)} ({decision.why})",
+        payload={"tool": tool, "arguments": dict(arguments), "pattern": grant_pattern(tool, arguments)},
+        digest=digest_of([tool, dict(arguments)]),
+        timeout_seconds=agent.settings.permissions.timeout_seconds,
+        operation_id=f"{operation_id}/permission",
+    )
+
+
+async def _answer_of(agent: Agent, request: Request) -> Request:
+    if request.status is not RequestStatus.OPEN:
+        return request
+    agent.member = await agent.store.set_member_status(
+        agent.ref, MemberStatus.WAITING, reason=f"permission, request {request.id}"
+    )
+    while True:
+        await agent.refresh()
+        request = await agent.store.get_request(agent.team.id, request.id)
+        if agent.is_asked_to_stop:
+            raise ShuttingDown
+        if request.status is not RequestStatus.OPEN:
+            break
+        await agent.bell.wait(LOOK_AGAIN_SECONDS)
+    agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
+    return request
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    text = str(arguments["command"]) if "command" in arguments else json.dumps(dict(arguments), ensure_ascii=False)
+    return text if len(text) <= 500 else f"{text[:500]} …"
+
+
+# -- what is allowed always, on this machine -------------------------------------------------------
+
+
+def remembered(state_directory: Path) -> list[str]:
+    with suppress(OSError, ValueError):
+        return [str(pattern) for pattern in json.loads((state_directory / "allowed.json").read_text("utf-8"))]
+    return []
+
+
+def remember(state_directory: Path, pattern: str) -> None:
+    known = remembered(state_directory)
+    if pattern and pattern not in known:
+        state_directory.mkdir(parents=True, exist_ok=True)
+        (state_directory / "allowed.json").write_text(json.dumps([*known, pattern], indent=1), "utf-8")

@@ -1,0 +1,55 @@
+"""What became of a team's work, and who is in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bullpen.domain.budget import Account
+from bullpen.domain.member import Liveness, Member, Worker
+from bullpen.domain.task import Task, TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A member, and whether what hosts it lives."""
+
+    member: Member
+    worker: Worker | None
+    liveness: Liveness | None
+
+    @property
+    def is_dead(self) -> bool:
+        return self.liveness is Liveness.DEAD
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    DONE = "done"
+    STALLED = "stalled"
+    ASKS = "asks"
+    BUDGET = "budget"
+    TIME = "time"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What became of the board. `text` is the lead's last word, `lines` say what a run that did not end well waits
+    for, `accounts` what was spent (the team's first)."""
+
+    team: str
+    tasks: tuple[Task, ...]
+    outcome: Outcome = Outcome.DONE
+    text: str = ""
+    lines: tuple[str, ...] = ()
+    accounts: tuple[Account, ...] = ()
+    seconds: float = 0.0
+
+    def with_status(self, status: TaskStatus) -> list[Task]:
+        return [task for task in self.tasks if task.status is status]
+
+    @property
+    def succeeded(self) -> bool:
+        return self.outcome is Outcome.DONE and all(task.status is TaskStatus.COMPLETED for task in self.tasks)

@@ -1,0 +1,130 @@
+"""Running a team in this process: hosting its members, and knowing when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bullpen.agent.asking import BUDGET_SPENT
+from bullpen.agent.context import decode_reply
+from bullpen.agent.house import House, Listener, Models, OpenModel
+from bullpen.domain.member import LEAD, MemberKind
+from bullpen.domain.prompt import TextPart
+from bullpen.domain.standing import Snapshot, Standing, Verdict
+from bullpen.domain.transcript import TurnKind
+from bullpen.maintenance.standing import SETTLING_SECONDS, StandingWatch
+from bullpen.providers import open_provider
+from bullpen.stores.place import place_of
+from bullpen.team.report import Outcome, Report
+from bullpen.worker.host import LEASE_SECONDS
+from bullpen.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from bullpen.team.team import Team
+
+LOOK_AGAIN_SECONDS = 5.0
+SLOTS = 1_000
+
+
+@dataclass(kw_only=True)
+class Hosting:
+    """How this process hosts a team."""
+
+    model: str | None = None
+    open_model: OpenModel | None = None
+    workspace: Path = field(default_factory=Path.cwd)
+    lease_seconds: float = LEASE_SECONDS
+    on_text: Listener | None = None
+    is_interactive: bool = False
+
+    def worker(self, team: Team) -> Worker:
+        place = place_of(team.store.url)
+        house = House(
+            store=team.store,
+            models=Models(self.open_model or open_provider),
+            workspace=self.workspace,
+            state_directory=place.state_directory,
+            model=self.model,
+            hidden=place.hidden,
+            is_interactive=self.is_interactive,
+            on_text=self.on_text,
+        )
+        return Worker(house, slots=SLOTS, team_id=team.id, lease_seconds=self.lease_seconds)
+
+    async def run(self, team: Team, *, max_minutes: float | None = None) -> Report:
+        """Host it until it is over."""
+        began = team.store.clock.monotonic()
+        async with self.worker(team) as worker:
+            try:
+                async with asyncio.timeout(None if max_minutes is None else max_minutes * 60):
+                    outcome, lines = await _until_over(team, worker)
+            except TimeoutError:
+                outcome, lines = Outcome.TIME, (f"{max_minutes:g} minutes are over",)
+        seconds = team.store.clock.monotonic() - began
+        return await make_report(team, outcome, lines, seconds)
+
+
+async def _until_over(team: Team, worker: Worker) -> tuple[Outcome, tuple[str, ...]]:
+    watch = StandingWatch(team.store, team.id)
+    async with team.store.listen_events(team.id) as bell:
+        while True:
+            bell.clear()
+            if not worker.is_busy:
+                over = await _over(team, watch)
+                if over is not None:
+                    return over
+            await bell.wait(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(SETTLING_SECONDS)
+
+
+async def _over(team: Team, watch: StandingWatch) -> tuple[Outcome, tuple[str, ...]] | None:
+    standing = await watch.look()
+    if standing.verdict is Verdict.MOVES:
+        return None
+    snapshot = await team.store.get_snapshot(team.id)
+    return _outcome(snapshot, standing)
+
+
+def _outcome(snapshot: Snapshot, standing: Standing) -> tuple[Outcome, tuple[str, ...]]:
+    broke = [member for member in snapshot.members if member.status_reason.startswith(BUDGET_SPENT)]
+    if broke:
+        return Outcome.BUDGET, (broke[0].status_reason,)
+    lead = next(member for member in snapshot.members if member.kind is MemberKind.LEAD)
+    if lead.status_reason.startswith("error"):
+        return Outcome.ERROR, (lead.status_reason,)
+    match standing.verdict:
+        case Verdict.ASKS:
+            return Outcome.ASKS, standing.lines
+        case Verdict.STALLED:
+            return Outcome.STALLED, standing.lines
+        case _:
+            return Outcome.DONE, ()
+
+
+async def make_report(team: Team, outcome: Outcome, lines: tuple[str, ...], seconds: float) -> Report:
+    return Report(
+        team=team.name,
+        tasks=tuple(await team.list_tasks()),
+        outcome=outcome,
+        text=await last_word(team, LEAD),
+        lines=lines,
+        accounts=tuple(await team.store.list_accounts(team.id)),
+        seconds=seconds,
+    )
+
+
+async def last_word(team: Team, name: str) -> str:
+    """What a member said last."""
+    turns = await team.store.list_turns(team.id, name)
+    for turn in reversed(turns):
+        if turn.kind == TurnKind.ASSISTANT:
+            parts = decode_reply(turn.content["parts"])
+            text = "".join(part.text for part in parts if isinstance(part, TextPart)).strip()
+            if text:
+                return text
+    return ""
+
+
+__all__ = ["Hosting", "Listener", "OpenModel", "make_report"]

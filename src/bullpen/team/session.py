@@ -1,0 +1,161 @@
+"""One member, played by your own code."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from bullpen.domain.member import Member, MemberRef, MemberStatus
+from bullpen.domain.message import Message, MessageType, Receipt
+from bullpen.domain.request import Request, RequestKind
+from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus
+from bullpen.errors import LeaseLost, ShuttingDown, UsageError
+from bullpen.store import Bell, Store
+
+
+class Session:
+    """One member, played by your own code.
+
+    Mail that `take_mail` returned is acknowledged by the next verb of the session:
+    if the process dies before that, it is offered again under the same ids.
+    """
+
+    def __init__(self, store: Store, member: Member) -> None:
+        self._store = store
+        self._member = member
+        self._offered: list[int] = []
+        self._has_left = False
+
+    @property
+    def name(self) -> str:
+        return self._member.name
+
+    @property
+    def ref(self) -> MemberRef:
+        return self._member.ref
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    async def wait_for_work(self, *, timeout_seconds: float | None = 60.0) -> bool:
+        """True when there is mail or a claimable task; False when it is time to go.
+
+        False: it was asked to shut down, or nothing came for `timeout_seconds` and a last
+        look found nothing, which has ended the membership. The clock runs only while the
+        board holds no task that could become this member's. None: wait for ever.
+        """
+        await self._acknowledge()
+        work = await self._store.find_work(self.ref)
+        if work is not None:
+            return work != "shutdown"
+        async with self._store.listen_member(self.ref) as bell:
+            # Idle before the next look: from here on a new task may choose this member to be woken.
+            await self._store.set_member_status(self.ref, MemberStatus.IDLE)
+            while work is None and not self._has_left:
+                work = await self._wait(bell, timeout_seconds)
+        if work is None or work == "shutdown":
+            return False
+        await self._store.set_member_status(self.ref, MemberStatus.WORKING)
+        return True
+
+    async def _wait(self, bell: Bell, timeout_seconds: float | None) -> str | None:
+        """One look and one sleep; None if it must look again."""
+        bell.clear()
+        work = await self._store.find_work(self.ref)
+        if work is not None or await bell.wait(timeout_seconds):
+            return work
+        found = await self._store.leave_if_nothing(self.ref)
+        self._has_left = found is None
+        # A task that could become ours later is no work yet: the clock begins again.
+        return None if found == "task" else found
+
+    # -- mail ----------------------------------------------------------------------------------
+
+    async def take_mail(self) -> list[Message]:
+        await self._acknowledge()
+        messages = await self._store.list_mail(self._member.team_id, self.name, undelivered_only=True)
+        self._offered = [message.id for message in messages]
+        return messages
+
+    async def send(
+        self, to: str, content: str, *, reply_to: int | None = None, operation_id: str | None = None
+    ) -> Receipt:
+        await self._acknowledge()
+        [receipt] = await self._store.send(self.ref, to, content, reply_to=reply_to, operation_id=operation_id)
+        return receipt
+
+    async def broadcast(self, content: str, *, operation_id: str | None = None) -> list[Receipt]:
+        await self._acknowledge()
+        return await self._store.send(self.ref, None, content, type=MessageType.BROADCAST, operation_id=operation_id)
+
+    async def answer_request(self, request_id: int, *, approve: bool, reason: str = "") -> Request:
+        await self._acknowledge()
+        return await self._store.answer_request(self.ref, request_id, approve=approve, reason=reason)
+
+    async def submit_plan(self, plan: str) -> Request:
+        await self._acknowledge()
+        return await self._store.open_request(self.ref, RequestKind.PLAN, "lead", content=plan)
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    async def create_task(self, subject: str, **details: Any) -> Task:
+        await self._acknowledge()
+        return await self._store.create_task(self.ref, subject, **details)
+
+    async def claim_next_task(self, *, operation_id: str | None = None) -> Task | None:
+        """None if there is nothing for this member, or it is asked to shut down."""
+        await self._acknowledge()
+        try:
+            return await self._store.claim_next_task(self.ref, operation_id=operation_id)
+        except ShuttingDown:
+            return None
+
+    async def claim_task(self, task_id: int, *, operation_id: str | None = None) -> Task:
+        await self._acknowledge()
+        return await self._store.claim_task(self.ref, task_id, operation_id=operation_id)
+
+    async def update_task(self, task_id: int, **changes: Any) -> Task:
+        await self._acknowledge()
+        return await self._store.update_task(self.ref, task_id, TaskChanges(**changes))
+
+    async def complete_task(
+        self, task_id: int, *, result: str = "", evidence: Evidence | None = None, operation_id: str | None = None
+    ) -> Task:
+        """A task with a check needs the evidence of it: what your code ran, and how it ended."""
+        await self._acknowledge()
+        if evidence is None:
+            return await self._store.complete_task(self.ref, task_id, result=result, operation_id=operation_id)
+        run = await self._store.start_check(self.ref, task_id)
+        if run is None:
+            raise UsageError(f"#{task_id} has no check that evidence could be of")
+        return await self._store.finish_check(self.ref, run, evidence, result=result, operation_id=operation_id)
+
+    async def fail_task(self, task_id: int, *, reason: str = "", operation_id: str | None = None) -> Task:
+        await self._acknowledge()
+        return await self._store.fail_task(self.ref, task_id, reason=reason, operation_id=operation_id)
+
+    async def release_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
+        await self._acknowledge()
+        return await self._store.release_task(self.ref, task_id, note=note, operation_id=operation_id)
+
+    async def get_task(self, task_id: int) -> Task:
+        return await self._store.get_task(self._member.team_id, task_id)
+
+    async def list_tasks(self, *, status: TaskStatus | None = None, owner: str | None = None) -> list[Task]:
+        return await self._store.list_tasks(self._member.team_id, status=status, owner=owner)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def leave(self, *, is_clean: bool = True) -> None:
+        """Shut down: its task goes back to the board. Unacknowledged mail stays, unless the block ended well."""
+        if self._has_left:
+            return
+        self._has_left = True
+        with suppress(LeaseLost):
+            if is_clean:
+                await self._acknowledge()
+            await self._store.shut_down_member(self.ref, reason="finished" if is_clean else "crashed")
+
+    async def _acknowledge(self) -> None:
+        offered, self._offered = self._offered, []
+        if offered:
+            await self._store.acknowledge_mail(self.ref, offered)

@@ -1,0 +1,353 @@
+"""A team, as the human or a program of theirs acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from bullpen.clock import Clock
+from bullpen.domain.event import Event
+from bullpen.domain.member import (
+    LEAD,
+    USER,
+    Autonomy,
+    Member,
+    MemberRef,
+    Spawned,
+)
+from bullpen.domain.member import Team as TeamRecord
+from bullpen.domain.message import Message, MessageType, Receipt
+from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
+from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus
+from bullpen.errors import Conflict, LeaseLost, NotFound
+from bullpen.maintenance import Maintenance
+from bullpen.store import BEGINNING, Store
+from bullpen.stores import open_store
+from bullpen.team.report import Report, Seat
+from bullpen.team.session import Session
+from bullpen.worker.host import LEASE_SECONDS, Host
+
+if TYPE_CHECKING:
+    from bullpen.config import Settings
+    from bullpen.team.run import Hosting, Listener, OpenModel
+
+DEFAULT_STORE = "sqlite:///.bullpen/bullpen.db"
+DEFAULT_TEAM = "default"
+
+
+@asynccontextmanager
+async def open_team(
+    name: str = DEFAULT_TEAM,
+    *,
+    store: str | Store = DEFAULT_STORE,
+    goal: str = "",
+    model: str | None = None,
+    settings: Settings | None = None,
+    workspace: str | Path | None = None,
+    create: bool = True,
+    lease_seconds: float = LEASE_SECONDS,
+    clock: Clock | None = None,
+    open_model: OpenModel | None = None,
+    on_text: Listener | None = None,
+    is_interactive: bool = False,
+) -> AsyncIterator[Team]:
+    """The live team of that name, created if there is none (`create=False`: NotFound).
+
+    With a `model` this process hosts the team's lead and teammates while it waits for
+    them (`run`, `wait_until_done`), with commands in `workspace`. `settings` are stored
+    with a new team. `open_model` makes models from their names, `on_text` hears what they
+    say, and `is_interactive` says that somebody is there to be asked for permission.
+    """
+    async with AsyncExitStack() as stack:
+        opened = store
+        if isinstance(opened, str):
+            opened = await stack.enter_async_context(open_store(opened, clock=clock))
+        record = await _find_or_create(opened, name, goal, model, settings, create)
+        team = Team(opened, record, lease_seconds=lease_seconds)
+        if model is not None or open_model is not None:
+            from bullpen.team.run import Hosting
+
+            team.hosting = Hosting(
+                model=model,
+                open_model=open_model,
+                workspace=Path.cwd() if workspace is None else Path(workspace).absolute(),
+                lease_seconds=lease_seconds,
+                on_text=on_text,
+                is_interactive=is_interactive,
+            )
+        yield await stack.enter_async_context(team)
+
+
+async def _find_or_create(
+    store: Store, name: str, goal: str, model: str | None, settings: Settings | None, create: bool
+) -> TeamRecord:
+    record = await store.find_team(name)
+    if record is not None:
+        return record
+    if not create:
+        raise NotFound(f"there is no team {name!r}; `bullpen team list` shows which there are")
+    stored = {} if settings is None else settings.to_mapping()
+    if model is not None:
+        stored["model"] = model
+    try:
+        return await store.create_team(name, goal=goal, settings=stored)
+    except Conflict:
+        # Somebody else created it a moment ago.
+        record = await store.find_team(name)
+        if record is None:
+            raise
+        return record
+
+
+class Team:
+    def __init__(self, store: Store, record: TeamRecord, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.store = store
+        self.record = record
+        self._lease_seconds = lease_seconds
+        self._me = MemberRef(record.id, USER, 0)
+        self._background = AsyncExitStack()
+        self._host: Host | None = None
+        self._is_maintained = False
+        self._entering = asyncio.Lock()
+        self.hosting: Hosting | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._background.aclose()
+
+    @property
+    def id(self) -> int:
+        return self.record.id
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    # -- the board -----------------------------------------------------------------------
+
+    async def create_task(
+        self,
+        subject: str,
+        *,
+        description: str = "",
+        active_form: str = "",
+        blocked_by: Sequence[int] = (),
+        role: str | None = None,
+        check: str | None = None,
+        owner: str | None = None,
+        operation_id: str | None = None,
+    ) -> Task:
+        return await self.store.create_task(
+            self._me,
+            subject,
+            description=description,
+            active_form=active_form,
+            blocked_by=blocked_by,
+            role=role,
+            check=check,
+            owner=owner,
+            operation_id=operation_id,
+        )
+
+    async def get_task(self, task_id: int) -> Task:
+        return await self.store.get_task(self.id, task_id)
+
+    async def list_tasks(
+        self,
+        *,
+        status: TaskStatus | None = None,
+        owner: str | None = None,
+        after_id: int = 0,
+        limit: int | None = None,
+    ) -> list[Task]:
+        return await self.store.list_tasks(self.id, status=status, owner=owner, after_id=after_id, limit=limit)
+
+    async def update_task(self, task_id: int, **changes: Any) -> Task:
+        """Fields of `TaskChanges`: subject, description, owner, role, check, add_blocked_by, …"""
+        return await self.store.update_task(self._me, task_id, TaskChanges(**changes))
+
+    async def set_task_status(self, task_id: int, status: TaskStatus, *, note: str = "") -> Task:
+        """The verb that leads to this status, whichever it is."""
+        return await set_task_status(self.store, self._me, task_id, status, note=note)
+
+    async def claim_task(self, task_id: int | None = None) -> Task | None:
+        """For the human: `user` becomes its owner. Without a number, the next claimable one."""
+        if task_id is None:
+            return await self.store.claim_next_task(self._me)
+        return await self.store.claim_task(self._me, task_id)
+
+    async def complete_task(self, task_id: int, *, result: str = "", unverified: bool = False) -> Task:
+        return await self.store.complete_task(self._me, task_id, result=result, unverified=unverified)
+
+    async def fail_task(self, task_id: int, *, reason: str = "") -> Task:
+        return await self.store.fail_task(self._me, task_id, reason=reason)
+
+    async def release_task(self, task_id: int, *, note: str = "") -> Task:
+        return await self.store.release_task(self._me, task_id, note=note)
+
+    async def retry_task(self, task_id: int, *, note: str = "") -> Task:
+        return await self.store.retry_task(self._me, task_id, note=note)
+
+    async def delete_task(self, task_id: int) -> Task:
+        return await self.store.delete_task(self._me, task_id)
+
+    # -- members -------------------------------------------------------------------------
+
+    async def spawn(
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        prompt: str = "",
+        model: str | None = None,
+        autonomy: Autonomy = Autonomy.AUTO,
+        require_plan: bool = False,
+        task_id: int | None = None,
+    ) -> Spawned:
+        return await self.store.spawn_member(
+            self._me,
+            name,
+            role=role,
+            prompt=prompt,
+            model=model,
+            autonomy=autonomy,
+            plan_required=require_plan,
+            task_id=task_id,
+        )
+
+    async def list_members(self) -> list[Member]:
+        return await self.store.list_members(self.id)
+
+    async def list_seats(self) -> list[Seat]:
+        """The roster, dead told from idle."""
+        workers = {worker.id: worker for worker in await self.store.list_workers(include_stopped=True)}
+        seats = []
+        for member in await self.list_members():
+            worker = None if member.worker_id is None else workers.get(member.worker_id)
+            liveness = None if worker is None else await self.store.probe_worker(worker)
+            seats.append(Seat(member=member, worker=worker, liveness=liveness))
+        return seats
+
+    async def shut_down(self, name: str, *, reason: str = "", timeout_seconds: float = 30.0) -> Request:
+        """Ask a member to stop; after the deadline it is forced."""
+        return await self.store.open_request(
+            self._me, RequestKind.SHUTDOWN, name, content=reason, timeout_seconds=timeout_seconds
+        )
+
+    @asynccontextmanager
+    async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
+        """Be a member: claim, send and take mail under this name until the block is left."""
+        try:
+            member = await self._enter(name, role)
+        except LeaseLost:
+            # This process was taken for dead since its last member: it enters again as another worker.
+            self._host = None
+            member = await self._enter(name, role)
+        session = Session(self.store, member)
+        try:
+            yield session
+        except BaseException:
+            await session.leave(is_clean=False)
+            raise
+        await session.leave(is_clean=True)
+
+    async def _enter(self, name: str, role: str | None) -> Member:
+        host = await self._get_host()
+        return await self.store.join_member(host.worker.id, self.id, name, role=role)
+
+    async def _get_host(self) -> Host:
+        """This process as a worker, entered with its first member."""
+        async with self._entering:
+            if not self._is_maintained:
+                # First of all: whoever died here before gives its name and its task free.
+                await self._background.enter_async_context(Maintenance(self.store))
+                self._is_maintained = True
+            if self._host is None:
+                self._host = await self._background.enter_async_context(Host(self.store, self._lease_seconds))
+            return self._host
+
+    # -- mail and requests -----------------------------------------------------------------
+
+    async def send(self, to: str, content: str, *, reply_to: int | None = None) -> Receipt:
+        [receipt] = await self.store.send(self._me, to, content, reply_to=reply_to)
+        return receipt
+
+    async def broadcast(self, content: str) -> list[Receipt]:
+        return await self.store.send(self._me, None, content, type=MessageType.BROADCAST)
+
+    async def list_mail(self, name: str = USER, *, undelivered_only: bool = False, limit: int = 100) -> list[Message]:
+        return await self.store.list_mail(self.id, name, undelivered_only=undelivered_only, limit=limit)
+
+    async def list_requests(self, *, status: RequestStatus | None = RequestStatus.OPEN) -> list[Request]:
+        return await self.store.list_requests(self.id, status=status)
+
+    async def approve(self, request_id: int, *, reason: str = "", scope: PermissionScope | None = None) -> Request:
+        return await self.store.answer_request(self._me, request_id, approve=True, reason=reason, scope=scope)
+
+    async def reject(self, request_id: int, *, reason: str = "") -> Request:
+        return await self.store.answer_request(self._me, request_id, approve=False, reason=reason)
+
+    # -- the whole -------------------------------------------------------------------------
+
+    async def list_events(self, *, after: str = BEGINNING, limit: int = 1000) -> list[Event]:
+        return await self.store.list_events(self.id, after=after, limit=limit)
+
+    def follow_events(self, *, after: str = BEGINNING) -> AsyncIterator[Event]:
+        return self.store.follow_events(self.id, after=after)
+
+    async def run(self, goal: str = "", *, max_minutes: float | None = None) -> Report:
+        """Give the lead a goal (or go on with what there is) and host the team until it is reached, or it cannot go on.
+
+        Leaving, by return or by cancellation, lets the team rest: the next `run` goes on.
+        """
+        await self.store.want_member(self._me, LEAD)
+        if goal:
+            await self.send(LEAD, goal)
+        return await self._hosting().run(self, max_minutes=max_minutes)
+
+    async def wait_until_done(self, *, timeout_seconds: float | None = None) -> Report:
+        """Until every task is completed, failed or deleted; TimeoutError. A team that this process hosts may also
+        stall: then the report says so."""
+        async with asyncio.timeout(timeout_seconds):
+            if self.hosting is not None:
+                return await self.hosting.run(self)
+            async with self.store.listen_events(self.id) as bell:
+                while True:
+                    bell.clear()
+                    tasks = await self.list_tasks()
+                    if all(task.status in FINISHED for task in tasks):
+                        return Report(team=self.name, tasks=tuple(tasks))
+                    await bell.wait()
+
+    def _hosting(self) -> Hosting:
+        if self.hosting is None:
+            from bullpen.team.run import Hosting
+
+            self.hosting = Hosting(lease_seconds=self._lease_seconds)
+        return self.hosting
+
+    async def delete(self, *, deadline_seconds: float = 30.0) -> TeamRecord:
+        return await self.store.delete_team(self._me, deadline_seconds=deadline_seconds)
+
+
+async def set_task_status(store: Store, by: MemberRef, task_id: int, status: TaskStatus, *, note: str = "") -> Task:
+    """`TaskUpdate(status=…)`: which verb that is depends on where the task stands."""
+    match status:
+        case TaskStatus.IN_PROGRESS:
+            return await store.claim_task(by, task_id)
+        case TaskStatus.COMPLETED:
+            return await store.complete_task(by, task_id, result=note)
+        case TaskStatus.FAILED:
+            return await store.fail_task(by, task_id, reason=note)
+        case TaskStatus.DELETED:
+            return await store.delete_task(by, task_id)
+        case TaskStatus.PENDING:
+            task = await store.get_task(by.team_id, task_id)
+            if task.status is TaskStatus.FAILED:
+                return await store.retry_task(by, task_id, note=note)
+            return await store.release_task(by, task_id, note=note)
