@@ -13,7 +13,6 @@ from datetime import datetime
 from functools import cache
 from typing import Any, cast
 
-from bullpen.domain.codec import encode
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message
@@ -71,7 +70,7 @@ class SqlTransaction:
 
     async def _rows(self, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> list[Row]:
         sql = self._dialect.named(statement)
-        if clause := self._dialect.locks[lock]:
+        if lock is not Lock.NONE and (clause := self._dialect.locks[lock]):
             sql = f"{sql} {clause}"
         return await self.execute(sql, parameters)
 
@@ -126,8 +125,8 @@ class SqlTransaction:
             return None
         self._transaction_id = rows[0][-1]
         width = len(MEMBER.columns)
-        member = self._dialect.record(MEMBER, rows[0][:width])
-        return self._dialect.record(TEAM, rows[0][width:]), member
+        member = self._dialect.known_record(MEMBER, tuple(rows[0][:width]))
+        return self._dialect.known_record(TEAM, tuple(rows[0][width:-1])), member
 
     async def _fence_rows(self, lock: Lock, **parameters: Any) -> list[Row]:
         return await self._rows(statements.FENCE, **parameters)
@@ -358,7 +357,7 @@ class SqlTransaction:
         )
 
     def record(self, team_id: int, kind: EventKind, actor: str, **data: Any) -> None:
-        facts = {name: encode(value) for name, value in data.items() if value is not None}
+        facts = {name: value for name, value in data.items() if value is not None}
         self._events.append(NewEvent(team_id, kind.value, actor, facts))
         self.ring(EventRing(team_id))
 

@@ -82,22 +82,28 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _check_numbers(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-        if value is None or type(value) is str or name in _FREE_FORM:
-            continue
-        for number in _numbers_in(value):
-            if not -MAX_NUMBER < number < MAX_NUMBER or (name == "limit" and number < 0):
-                raise UsageError(f"{str(number)[:40]} makes no sense as {name}")
+    for name, value in zip(names, args, strict=False):
+        _check_numbers_in(value, name)
+    for name, value in kwargs.items():
+        _check_numbers_in(value, name)
+
+
+def _check_numbers_in(value: Any, name: str) -> None:
+    if value is None or type(value) is str or name in _FREE_FORM:
+        return
+    for number in _numbers_in(value):
+        if not -MAX_NUMBER < number < MAX_NUMBER or (name == "limit" and number < 0):
+            raise UsageError(f"{str(number)[:40]} makes no sense as {name}")
 
 
 def _numbers_in(value: Any) -> Iterable[int]:
     match value:
+        case MemberRef():
+            return (value.team_id, value.incarnation)
         case int():
             return (value,)
         case list() | tuple():
             return [item for item in value if isinstance(item, int)]
-        case MemberRef():
-            return (value.team_id, value.incarnation)
         case TaskChanges():
             return (*value.add_blocked_by, *value.remove_blocked_by, *value.add_blocks)
         case CheckRun():
