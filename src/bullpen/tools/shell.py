@@ -171,7 +171,8 @@ _NETWORK = Parameter(
 BASH = Tool(
     name="bash",
     description="""Run a command in the workspace. You get its output and exit code. Commands share files and \
-processes: a server started in the background is reachable by the next command. There is no terminal and no input.
+processes: a server started in the background is reachable by the next command. Only commands see /tmp. There is no \
+terminal and no input.
 
 Good: bash(command="pytest tests/test_users.py -q"); a server: bash(command="npm run dev", run_in_background=true).
 Bad: cat, sed -i or echo > for files (use read_file, edit_file, write_file: they protect the work of others); \
@@ -182,7 +183,16 @@ Bad: cat, sed -i or echo > for files (use read_file, edit_file, write_file: they
     aliases={"background_run": {"run_in_background": True}},
 )
 
-SUBAGENT_BASH = replace(BASH, parameters=(_COMMAND, _TIMEOUT, _NETWORK), aliases={})
+SUBAGENT_BASH = replace(
+    BASH,
+    description="""Run a command in the workspace. You get its output and exit code. Only commands see /tmp. There is \
+no terminal and no input, and what it leaves running is not waited for.
+
+Good: bash(command="pytest tests/test_users.py -q").
+Bad: cat, sed -i or echo > for files: use read_file, edit_file, write_file, which protect the work of others.""",
+    parameters=(_COMMAND, _TIMEOUT, _NETWORK),
+    aliases={},
+)
 """Whoever ends with its answer leaves nothing running behind it."""
 
 READING_BASH = Tool(
