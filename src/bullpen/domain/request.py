@@ -21,6 +21,9 @@ from bullpen.domain.text import name_key
 from bullpen.errors import Conflict, NotAllowed
 
 
+PREVIEW_LENGTH = 500
+
+
 class RequestKind(StrEnum):
     PLAN = "plan"
     SHUTDOWN = "shutdown"
@@ -112,4 +115,5 @@ def facts_of(request: Request) -> dict[str, Any]:
         "status": request.status,
         "approved": request.approved,
         "reason": request.reason,
+        "text": request.content[:PREVIEW_LENGTH],
     }

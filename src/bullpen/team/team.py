@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bullpen.clock import Clock
+from bullpen.domain.budget import Account
 from bullpen.domain.event import Event
 from bullpen.domain.member import (
     LEAD,
     USER,
     Autonomy,
     Member,
+    MemberKind,
     MemberRef,
+    MemberStatus,
     Spawned,
 )
 from bullpen.domain.member import Team as TeamRecord
@@ -239,6 +242,10 @@ class Team:
             self._me, RequestKind.SHUTDOWN, name, content=reason, timeout_seconds=timeout_seconds
         )
 
+    async def interrupt(self, name: str, text: str = "") -> Member:
+        """Cut off what it does just now; a text reaches it at once."""
+        return await self.store.interrupt_member(self._me, name, text)
+
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
         """Be a member: claim, send and take mail under this name until the block is left."""
@@ -330,6 +337,33 @@ class Team:
 
             self.hosting = Hosting(lease_seconds=self._lease_seconds)
         return self.hosting
+
+    async def pause(self) -> TeamRecord:
+        """Nobody asks a model until `unpause`; what runs is finished."""
+        return await self.store.change_team(self._me, settings={"paused": True})
+
+    async def unpause(self) -> TeamRecord:
+        return await self.store.change_team(self._me, settings={"paused": False})
+
+    async def set_budget(self, **limits: float | None) -> TeamRecord:
+        """Raise or lower it in place: `max_cost_usd`, `max_tokens`, `max_calls`; None: no limit."""
+        budget = {**self.record.settings.get("budget", {}), **limits}
+        self.record = await self.store.change_team(self._me, settings={"budget": budget})
+        return self.record
+
+    async def stop(self, *, timeout_seconds: float = 30.0) -> list[Request]:
+        """Ask everyone to shut down, the lead too; after the deadline they are forced. Nothing is lost: `run` goes
+        on with them."""
+        up = [member for member in await self.list_members() if member.is_up or member.status is MemberStatus.WANTED]
+        return [
+            await self.shut_down(member.name, reason="the human stops the team", timeout_seconds=timeout_seconds)
+            for member in up
+            if member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)
+        ]
+
+    async def list_accounts(self) -> list[Account]:
+        """What was spent: the team's account first, then each member's."""
+        return await self.store.list_accounts(self.id)
 
     async def delete(self, *, deadline_seconds: float = 30.0) -> TeamRecord:
         return await self.store.delete_team(self._me, deadline_seconds=deadline_seconds)
