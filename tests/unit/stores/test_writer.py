@@ -1,0 +1,181 @@
+"""The writer: where a verb runs, what is committed together, and in which order it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bullpen.errors import StoreUnavailable, UsageError
+from bullpen.stores import writer as writer_module
+from bullpen.stores.transaction import EventRing, Ring
+from bullpen.stores.writer import Job, Writer
+
+BOUND_SECONDS = 20.0
+PATIENCE_SECONDS = 20.0
+
+
+class Door:
+    """A gate that a test can shut, as another process would."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        self._lock.acquire()
+
+    def try_enter(self) -> bool:
+        return self._lock.acquire(blocking=False)
+
+    def leave(self) -> None:
+        self._lock.release()
+
+    def holder(self) -> str:
+        return "the test"
+
+
+class Desk:
+    """A writer whose commits are written down: in which thread, and which jobs together."""
+
+    def __init__(self) -> None:
+        self.door = Door()
+        self.threads: list[threading.Thread] = []
+        self.groups: list[int] = []
+        self.rings: list[Ring] = []
+        self.writer = Writer("bullpen-test-writer", self.door, self._commit, self.rings.extend)
+
+    def _commit(self, jobs: list[Job[Any]]) -> None:
+        self.threads.append(threading.current_thread())
+        self.groups.append(len(jobs))
+        for job in jobs:
+            try:
+                job.succeed(job.body(job))
+            except Exception as error:
+                job.fail(error)
+
+    async def run(self, body: Callable[[Any], Any] = lambda job: None, patience: float = PATIENCE_SECONDS) -> Any:
+        return await asyncio.wait_for(self.writer.run(body, patience_seconds=patience), BOUND_SECONDS)
+
+    @property
+    def last_ran_here(self) -> bool:
+        return self.threads[-1] is threading.current_thread()
+
+
+@asynccontextmanager
+async def open_desk() -> AsyncIterator[Desk]:
+    """The first verb has been written: it always runs in the thread, since nobody knows yet how quick the disk is."""
+    desk = Desk()
+    await desk.run()
+    assert not desk.last_ran_here
+    try:
+        yield desk
+    finally:
+        assert await desk.writer.close()
+
+
+async def test_a_verb_that_is_alone_runs_where_it_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        assert await desk.run(lambda job: 17) == 17
+        assert desk.last_ran_here
+
+
+async def test_verbs_that_come_together_are_committed_together_in_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        desk.door.enter()
+        running = [asyncio.create_task(desk.run(str)) for _ in range(5)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        desk.door.leave()
+        assert len(set(await asyncio.gather(*running))) == 5, "each has its own answer"
+        assert desk.groups == [1, 5]
+        assert not desk.last_ran_here
+
+
+async def test_the_loop_has_a_turn_between_any_two_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        turns: list[int] = []
+        for number in range(3):
+            asyncio.get_running_loop().call_soon(turns.append, number)
+            await desk.run()
+            assert desk.last_ran_here
+        assert turns == [0, 1, 2]
+
+
+async def test_after_a_slow_commit_the_next_verb_leaves_the_loop_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_desk() as desk:
+        monkeypatch.setattr(writer_module, "QUICK_SECONDS", -1.0)
+        await desk.run()
+        assert not desk.last_ran_here
+
+
+async def test_while_another_process_is_inside_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        desk.door.enter()
+        waiting = asyncio.create_task(desk.run())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        with pytest.raises(StoreUnavailable, match="the test holds the store"):
+            await desk.run(patience=0.01)
+        desk.door.leave()
+        await waiting
+        assert not desk.last_ran_here
+        assert desk.groups == [1, 1], "what was taken back has not been written"
+
+
+async def test_a_caller_cancelled_before_its_verb_began_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        gone = asyncio.create_task(desk.run())
+        await asyncio.sleep(0)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        await desk.run()
+        assert sum(desk.groups) == 2, "the first and the last"
+
+
+async def test_rings_go_out_before_the_answer_wherever_the_verb_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the ring of a later verb, called as soon as this one was answered, could come first."""
+    async with open_desk() as desk:
+        for quick_seconds in (BOUND_SECONDS, -1.0):
+            monkeypatch.setattr(writer_module, "QUICK_SECONDS", quick_seconds)
+            for team_id in range(20):
+                ring = EventRing(team_id)
+                await desk.run(partial(_ring, ring))
+                assert desk.rings[-1] is ring
+
+
+async def test_a_verb_that_fails_raises_for_its_caller_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(job: Any) -> None:
+        raise UsageError("no")
+
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        with pytest.raises(UsageError, match="no"):
+            await desk.run(refuse)
+        assert desk.last_ran_here
+        outcomes = await asyncio.gather(desk.run(refuse), desk.run(lambda job: "yes"), return_exceptions=True)
+        assert isinstance(outcomes[0], UsageError)
+        assert outcomes[1] == "yes"
+
+
+def _ring(ring: Ring, job: Job[Any]) -> None:
+    job.rings = [ring]
+
+
+async def test_a_closed_writer_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        await desk.run()
+    with pytest.raises(UsageError, match="closed"):
+        await desk.run()
