@@ -35,7 +35,7 @@ from bullpen.clock import Clock
 from bullpen.domain.background import Background, BackgroundKind, BackgroundState
 from bullpen.domain.budget import Account, ProviderGate, Reservation, Reserved, Settlement
 from bullpen.domain.event import Event
-from bullpen.domain.member import Autonomy, Liveness, Member, MemberRef, MemberStatus, Spawned, Team, Worker
+from bullpen.domain.member import Attendance, Autonomy, Liveness, Member, MemberRef, MemberStatus, Spawned, Team, Worker
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
 from bullpen.domain.standing import Snapshot
@@ -223,6 +223,15 @@ class Store(Protocol):
 
     async def find_work(self, by: MemberRef) -> str | None:
         """What there is for it, without taking it: `shutdown`, `mail`, `task` (claimable, while its hands are free)."""
+        ...
+
+    async def attend(self, by: MemberRef) -> Attendance:
+        """What a member looks at between two steps, in one read; LeaseLost if it is over."""
+        ...
+
+    async def has_prospects(self, by: MemberRef) -> bool:
+        """Is there an unfinished task, blocked or not, that could become this member's? While there is, its idle
+        clock stands still."""
         ...
 
     async def get_member(self, team_id: int, name: str) -> Member: ...

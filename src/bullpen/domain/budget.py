@@ -9,8 +9,11 @@ calls are under way, waiting helps: they settle for less than they reserved.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from bullpen.domain.prompt import Usage
 from bullpen.domain.text import name_key
@@ -51,7 +54,10 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a member, or the team, has spent and reserved so far."""
+    """What a member, or the team, has spent and reserved so far.
+
+    Each reservation counts once, as open or as settled: so the two together number the reservations of a team.
+    """
 
     team_id: int
     member_key: str
@@ -64,10 +70,20 @@ class Account:
     open_calls: int = 0
     open_tokens: int = 0
     open_cost_usd: float = 0.0
+    told: tuple[str, ...] = ()
+    """In the team's: limits whose end was announced, each with its value; it is said again only for another one."""
 
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+    @property
+    def is_used(self) -> bool:
+        return self.calls + self.open_calls > 0
+
+    @property
+    def next_reservation_id(self) -> int:
+        return self.calls + self.open_calls + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +97,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why there is no room. `is_final`: nothing that is under way can make room."""
+    """Why there is no room. `is_final`: nothing that is under way can make room. `limit`: the one in the way."""
 
     why: str
     is_final: bool
     until: datetime | None = None
+    limit: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +111,38 @@ class Reserved:
 
     reservation: Reservation | None = None
     refusal: Refusal | None = None
+
+
+def limits_of(settings: Mapping[str, Any], *, of_member: bool = False) -> Limits:
+    """Whatever somebody wrote there: what is no number that can be a limit is none."""
+    budget = settings.get("budget")
+    if of_member and isinstance(budget, Mapping):
+        budget = budget.get("member")
+    if not isinstance(budget, Mapping):
+        return Limits()
+    cost, tokens, calls = (_limit(budget.get(name)) for name in ("max_cost_usd", "max_tokens", "max_calls"))
+    return Limits(
+        max_cost_usd=cost,
+        max_tokens=None if tokens is None else int(tokens),
+        max_calls=None if calls is None else int(calls),
+    )
+
+
+def less_spent(settings: Mapping[str, Any], account: Account) -> dict[str, Any]:
+    """The settings of the team that follows this one: it has what is left, a new name is no new budget."""
+    limits = limits_of(settings)
+    left = {
+        "max_cost_usd": None if limits.max_cost_usd is None else limits.max_cost_usd - account.cost_usd,
+        "max_tokens": None if limits.max_tokens is None else limits.max_tokens - account.tokens,
+        "max_calls": None if limits.max_calls is None else limits.max_calls - account.calls,
+    }
+    given = {name: max(amount, 0) for name, amount in left.items() if amount is not None}
+    return {**settings, "budget": {**settings["budget"], **given}} if given else dict(settings)
+
+
+def _limit(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < math.inf else None
 
 
 def find_refusal(account: Account, limits: Limits, *, tokens: int, cost_usd: float, whose: str) -> Refusal | None:
@@ -106,7 +155,9 @@ def find_refusal(account: Account, limits: Limits, *, tokens: int, cost_usd: flo
     for name, limit, spent, reserved, more in wanted:
         if limit is not None and spent + reserved + more > limit:
             why = f"{whose} has spent {spent:.10g} of {name} = {limit:.10g} and the next call may need {more:.10g}"
-            return Refusal(why=why, is_final=spent + more > limit or not reserved)
+            return Refusal(
+                why=why, is_final=spent + more > limit or not reserved, limit=f"{name} = {limit:.10g} of {whose}"
+            )
     return None
 
 
@@ -133,6 +184,30 @@ def settled(account: Account, reservation: Reservation, usage: Usage, cost_usd: 
         # Never a trace of rounding below zero once nothing is open.
         open_cost_usd=max(account.open_cost_usd - reservation.cost_usd, 0.0) if account.open_calls > 1 else 0.0,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearLimit:
+    """A limit that is nearly used up."""
+
+    limit: str
+    value: float
+    spent: float
+
+
+WARNS_AT = 0.8
+
+
+def find_warnings(before: Account, after: Account, limits: Limits) -> Iterator[NearLimit]:
+    """Limits whose 80 % lie between the two: each is crossed once, since what is spent only grows."""
+    spent = (
+        ("max_cost_usd", limits.max_cost_usd, before.cost_usd, after.cost_usd),
+        ("max_tokens", limits.max_tokens, before.tokens, after.tokens),
+        ("max_calls", limits.max_calls, before.calls, after.calls),
+    )
+    for name, limit, old, new in spent:
+        if limit is not None and old < WARNS_AT * limit <= new:
+            yield NearLimit(limit=name, value=limit, spent=new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ class EventKind(StrEnum):
     MEMBER_STATUS_CHANGED = "MemberStatusChanged"
     MEMBER_SHUT_DOWN = "MemberShutDown"
     MEMBER_LAPSED = "MemberLapsed"
+    MEMBER_INTERRUPTED = "MemberInterrupted"
     TASK_CREATED = "TaskCreated"
     TASK_CHANGED = "TaskChanged"
     TASK_ASSIGNED = "TaskAssigned"
@@ -52,6 +53,12 @@ class EventKind(StrEnum):
     TOOL_CALL_STARTED = "ToolCallStarted"
     TOOL_CALL_FINISHED = "ToolCallFinished"
     PHASE_ENDED = "PhaseEnded"
+    BACKGROUND_STARTED = "BackgroundStarted"
+    BACKGROUND_ENDED = "BackgroundEnded"
+    MODEL_ANSWERED = "ModelAnswered"
+    BUDGET_REFUSED = "BudgetRefused"
+    BUDGET_WARNED = "BudgetWarned"
+    BUDGET_WRITTEN_OFF = "BudgetWrittenOff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

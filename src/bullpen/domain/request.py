@@ -20,7 +20,6 @@ from bullpen.domain.codec import encode
 from bullpen.domain.text import name_key
 from bullpen.errors import Conflict, NotAllowed
 
-
 PREVIEW_LENGTH = 500
 
 

@@ -33,7 +33,7 @@ def clean(text: str, *, what: str = "text") -> str:
 
 def storable(value: Any) -> Any:
     """The same value, with every text in it, however deep, such that it can be stored."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _WITHOUT_TEXT:
         return value
     if isinstance(value, str):

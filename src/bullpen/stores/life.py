@@ -10,11 +10,20 @@ import fcntl
 import os
 import socket
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.directory import make_store_directory
+
+
+@cache
+def boot_id() -> str:
+    """Tells this run of the machine from the one before its last restart."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "unknown"
 
 
 class LifeLocks:

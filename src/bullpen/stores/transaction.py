@@ -10,7 +10,8 @@ Isolation that the verbs rely on:
 - `Lock.UPDATE` keeps every other transaction from changing or locking the record
   until this one ends; `Lock.SHARE` keeps others from changing it. A store that
   runs one transaction at a time may ignore both.
-- Locks are taken in the order team, member, task, ids ascending.
+- Locks are taken in the order team, member, task, ids ascending; then the accounts, the team's first. Who holds
+  that one locks nothing more.
 - `claim_next` and `find_wanted` lock what they return and pass over what another
   transaction has locked; who takes something rings for what is left.
 - `list_claimers` with `Lock.SHARE` waits for a member who is just leaving and then
@@ -27,15 +28,44 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from bullpen.domain.background import Background
+from bullpen.domain.budget import Account, ProviderGate, Reservation
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Member, MemberRef, MemberStatus, Team, Worker
-from bullpen.domain.message import Message
+from bullpen.domain.message import Message, MessageType
 from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.transcript import ToolCall, Turn
 
-Record = Team | Worker | Member | Task | Message | Request | Turn | ToolCall
-R = TypeVar("R", Team, Worker, Member, Task, Message, Request, Turn, ToolCall)
+Record = (
+    Team
+    | Worker
+    | Member
+    | Task
+    | Message
+    | Request
+    | Turn
+    | ToolCall
+    | Background
+    | Reservation
+    | Account
+    | ProviderGate
+)
+R = TypeVar(
+    "R",
+    Team,
+    Worker,
+    Member,
+    Task,
+    Message,
+    Request,
+    Turn,
+    ToolCall,
+    Background,
+    Reservation,
+    Account,
+    ProviderGate,
+)
 
 
 class Lock(Enum):
@@ -72,11 +102,24 @@ class Transaction(Protocol):
     now: datetime
     """The moment of this transaction, the same for all that it writes."""
 
+    # -- hints: an embedded store has no use for them ----------------------------------
+
+    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
+        """Calls of this transaction that the verb makes right after its next one, before it changes anything: a
+        database across a network asks for them along with that one. They are made again when they are due."""
+        ...
+
+    def foresee_claim(self, ref: MemberRef) -> None:
+        """The same for `claim_next`, after the fence of this member."""
+        ...
+
     # -- any record --------------------------------------------------------------
 
     async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
         """By key: Team (id), Worker (id), Member (team_id, name_key), Task (team_id, id), Message (team_id, id),
-        Request (team_id, id), ToolCall (team_id, member_key, call_id)."""
+        Request (team_id, id), ToolCall (team_id, member_key, call_id), Background (team_id, id), Reservation
+        (team_id, id), Account (team_id, member_key), ProviderGate (provider_key). Of a locked task, the edges are
+        those that it has while it is locked."""
         ...
 
     async def insert(self, record: R) -> R:
@@ -207,6 +250,14 @@ class Transaction(Protocol):
         """The newest, oldest first."""
         ...
 
+    async def list_mail_keys(self, team_id: int) -> list[str]:
+        """Members with undelivered waking mail."""
+        ...
+
+    async def find_last_mail(self, team_id: int, key: str, sender: str, type: MessageType | None) -> Message | None:
+        """The newest to this member from exactly this sender, taken or not."""
+        ...
+
     async def take_request_id(self, team_id: int) -> int: ...
 
     async def list_requests(
@@ -228,6 +279,26 @@ class Transaction(Protocol):
     async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]: ...
 
     async def list_calls(self, team_id: int, key: str, open_only: bool) -> list[ToolCall]: ...
+
+    # -- background work, budgets ----------------------------------------------------
+
+    async def take_background_id(self, team_id: int) -> int:
+        """The last number of the team + 1, which locks the team."""
+        ...
+
+    async def list_backgrounds(self, team_id: int, key: str | None, running_only: bool) -> list[Background]:
+        """By number."""
+        ...
+
+    async def hold_accounts(self, team_id: int, key: str) -> tuple[Account, Account]:
+        """The team's and this member's, locked in this order; made if there are none."""
+        ...
+
+    async def list_accounts(self, team_id: int) -> list[Account]:
+        """By key, so the team's first."""
+        ...
+
+    async def list_open_reservations(self, team_id: int) -> list[Reservation]: ...
 
     # -- operations, events, rings -------------------------------------------------
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bullpen.stores.files.layout import INBOX_FILE, JOURNAL
-from bullpen.stores.verbs.store import boot_id
+from bullpen.stores.life import boot_id
 
 MAX_BYTES = 1 << 19
 

@@ -3,6 +3,7 @@
     .tasks/task_N.json                  the board of team `default`
     .team/inbox/NAME.jsonl              mail as seed s09 writes it, read as the default team's
     .teams/.lock .journal .store.json   the gate, the redo journal, the next team and worker id
+    .teams/.providers.json              until when nobody asks a provider
     .teams/.workers/                    one file for each worker, and the locks that prove their lives
     .teams/.operations/HH.jsonl         outcomes by operation id, spread by its hash
     .teams/.deleted/NAME-ID/            a deleted team whose name was taken by a new one
@@ -14,6 +15,9 @@
     .teams/NAME/transcripts/MEMBER.jsonl
     .teams/NAME/calls/MEMBER.jsonl      closed tool calls; MEMBER_open.json: queued and started ones
     .teams/NAME/requests/request_N.json
+    .teams/NAME/backgrounds/bg_N.json   commands and subagents; running.json: which of them still run
+    .teams/NAME/budget/team.json        what the team has spent and reserved; budget/members/MEMBER.json: each member
+    .teams/NAME/budget/settled.jsonl    reservations; budget/open.json: those of calls under way
     .teams/NAME/events.jsonl
     .teams/NAME/.index/                 derived, may be removed: markers of open tasks, what reconcile has seen
 
@@ -32,6 +36,7 @@ TEAMS = ".teams"
 LOCK = ".teams/.lock"
 JOURNAL = ".teams/.journal"
 STORE = ".teams/.store.json"
+PROVIDERS = ".teams/.providers.json"
 WORKERS = ".teams/.workers"
 STOPPED_WORKERS = ".teams/.workers/stopped"
 OPERATIONS = ".teams/.operations"
@@ -43,6 +48,7 @@ DEFAULT_FOREIGN = ".team"
 
 TASK_FILE = re.compile(r"task_([0-9]+)\.json")
 REQUEST_FILE = re.compile(r"request_([0-9]+)\.json")
+BACKGROUND_FILE = re.compile(r"bg_([0-9]+)\.json")
 WORKER_FILE = re.compile(r"worker_([0-9]+)\.json")
 INBOX_FILE = re.compile(r"(.+)_inbox\.jsonl")
 
@@ -75,6 +81,32 @@ class Home:
     @property
     def members(self) -> str:
         return f"{self.directory}/members"
+
+    @property
+    def backgrounds(self) -> str:
+        return f"{self.directory}/backgrounds"
+
+    @property
+    def running_backgrounds(self) -> str:
+        return f"{self.backgrounds}/running.json"
+
+    @property
+    def accounts(self) -> str:
+        return f"{self.directory}/budget/members"
+
+    @property
+    def open_reservations(self) -> str:
+        return f"{self.directory}/budget/open.json"
+
+    @property
+    def reservations(self) -> str:
+        return f"{self.directory}/budget/settled.jsonl"
+
+    def background(self, number: int) -> str:
+        return f"{self.backgrounds}/bg_{number}.json"
+
+    def account(self, key: str) -> str:
+        return f"{self.accounts}/{key}.json" if key else f"{self.directory}/budget/team.json"
 
     def member(self, name: str) -> str:
         return f"{self.members}/{name}.json"

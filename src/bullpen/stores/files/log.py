@@ -47,6 +47,15 @@ def last_line(view: View, path: str) -> bytes | None:
     return None
 
 
+def find_line(view: View, path: str, beginning: bytes) -> bytes | None:
+    """The first whole line that begins so."""
+    data = view.slice(path, 0)
+    start = 0 if data.startswith(beginning) else data.find(b"\n" + beginning) + 1
+    if start == 0 and not data.startswith(beginning):
+        return None
+    return data[start : data.find(b"\n", start)]
+
+
 # -- events --------------------------------------------------------------------------------
 
 
@@ -99,12 +108,8 @@ def _offset(view: View, path: str, after: str) -> int:
 
 
 def find_operation(view: View, operation_id: str) -> Mapping[str, Any] | None:
-    data = view.slice(_shard(operation_id), 0)
-    beginning = _beginning(operation_id)
-    start = 0 if data.startswith(beginning) else data.find(b"\n" + beginning) + 1
-    if start == 0 and not data.startswith(beginning):
-        return None
-    raw = parse_object(data[start : data.find(b"\n", start)])
+    line = find_line(view, _shard(operation_id), _beginning(operation_id))
+    raw = None if line is None else parse_object(line)
     return None if raw is None else raw["outcome"]
 
 

@@ -14,7 +14,7 @@ from bullpen.domain.codec import decode, encode
 from bullpen.domain.transcript import OPEN_CALLS, ToolCall, Turn
 from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
 from bullpen.stores.files.layout import Home
-from bullpen.stores.files.log import last_line, lines
+from bullpen.stores.files.log import find_line, last_line, lines
 from bullpen.stores.files.view import View
 
 Hints = dict[str, tuple[int, int]]
@@ -71,12 +71,9 @@ class Memory:
         for call in self._open():
             if call["call_id"] == call_id:
                 return self._call(call)
-        data = self.view.slice(self.home.calls(self.name), 0)
         beginning = f'{{"call_id": {json.dumps(call_id, ensure_ascii=False)},'.encode()
-        start = 0 if data.startswith(beginning) else data.find(b"\n" + beginning) + 1
-        if start == 0 and not data.startswith(beginning):
-            return None
-        raw = parse_object(data[start : data.find(b"\n", start)])
+        line = find_line(self.view, self.home.calls(self.name), beginning)
+        raw = None if line is None else parse_object(line)
         return None if raw is None else self._call(raw)
 
     def calls(self, *, open_only: bool) -> list[ToolCall]:
@@ -86,6 +83,10 @@ class Memory:
         return [self._call(raw) for raw in found]
 
     def insert_call(self, call: ToolCall) -> None:
+        if call.state not in OPEN_CALLS:
+            # One that was made elsewhere comes with all that is known of it.
+            self.view.append(self.home.calls(self.name), line_bytes(self._raw(call, call.position)))
+            return
         others = self._open()
         position = sum(other["turn_seq"] == call.turn_seq for other in others)
         self._save_open([*others, self._raw(call, position)])

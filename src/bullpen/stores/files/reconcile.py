@@ -31,7 +31,7 @@ from bullpen.stores.files.layout import TASK_FILE, Home
 from bullpen.stores.files.task_file import Raw, blockers_in, blocks_in, is_ours, with_blocks, with_waiting
 from bullpen.stores.files.team_file import TeamFile
 from bullpen.stores.files.view import View
-from bullpen.stores.verbs.store import boot_id
+from bullpen.stores.life import boot_id
 
 Signature = tuple[int, int]
 

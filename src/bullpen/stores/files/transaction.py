@@ -6,28 +6,32 @@ asks for are there already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any, cast
 
+from bullpen.domain.background import Background
+from bullpen.domain.budget import TEAM_ACCOUNT, Account, ProviderGate, Reservation
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import SYSTEM, Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
-from bullpen.domain.message import Message
+from bullpen.domain.message import Message, MessageType
 from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
 from bullpen.domain.transcript import ToolCall, Turn
 from bullpen.errors import SchemaTooNew
-from bullpen.stores.files import log
+from bullpen.stores.files import log, purse
+from bullpen.stores.files.backgrounds import Backgrounds
 from bullpen.stores.files.board import Board
 from bullpen.stores.files.catalogue import Catalogue
 from bullpen.stores.files.form import file_bytes
 from bullpen.stores.files.inbox import Inbox
 from bullpen.stores.files.layout import REQUEST_FILE, STORE, Home, deleted_home, live_home
 from bullpen.stores.files.memory import Hints, Memory
+from bullpen.stores.files.purse import Purse
 from bullpen.stores.files.roster import LISTED, member_bytes
 from bullpen.stores.files.team_file import SCHEMA, TeamFile, team_bytes
 from bullpen.stores.files.view import View
@@ -66,6 +70,7 @@ class FilesTransaction:
         self._inboxes: dict[tuple[int, str], Inbox] = {}
         self._events: dict[int, list[bytes]] = {}
         self._rings: dict[Ring, None] = {}
+        self._moved: set[str] = set()
 
     # -- teams' files ------------------------------------------------------------------
 
@@ -91,7 +96,7 @@ class FilesTransaction:
         if file is None:
             return None
         is_due = self._session.due_boards
-        if is_due is not None and is_due(file):
+        if is_due is not None and file.home.directory not in self._moved and is_due(file):
             raise BoardIsDue(team_id)
         return self.board(file)
 
@@ -121,6 +126,13 @@ class FilesTransaction:
                 self.save(file)
             self.view.append(file.home.events, b"".join(events))
         return list(self._rings)
+
+    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
+        for call in calls:
+            call.close()
+
+    def foresee_claim(self, ref: MemberRef) -> None:
+        return None
 
     # -- any record --------------------------------------------------------------------
 
@@ -159,7 +171,11 @@ class FilesTransaction:
         """A deleted team of that name goes where it can still be read by its id."""
         older = self._catalogue.at_name(key)
         if older is not None:
-            self._move(older.home, deleted_home(older.team.name, older.team.id))
+            # Whatever others did to its board is taken up here: where it goes, nothing is on disk yet.
+            self._board(older.team.id)
+            place = deleted_home(older.team.name, older.team.id)
+            self._move(older.home, place)
+            self._moved.add(place.directory)
 
     def _move(self, old: Home, new: Home) -> None:
         if old == new:
@@ -486,6 +502,21 @@ class FilesTransaction:
             return []
         return inbox.undelivered(None)[-limit:] if undelivered_only else inbox.newest(limit)
 
+    async def list_mail_keys(self, team_id: int) -> list[str]:
+        file = self.file(team_id)
+        keys = [] if file is None else sorted(file.members)
+        return [key for key in keys if await self.has_undelivered(team_id, key)]
+
+    async def find_last_mail(self, team_id: int, key: str, sender: str, type: MessageType | None) -> Message | None:
+        inbox = self._inbox(self._file(team_id), key)
+        limit, count = 100, 0
+        while inbox is not None and (found := inbox.newest(limit)) and len(found) > count:
+            for message in reversed(found):
+                if message.sender == sender and type in (None, message.type):
+                    return message
+            limit, count = limit * 10, len(found)
+        return None
+
     # -- requests ----------------------------------------------------------------------
 
     async def take_request_id(self, team_id: int) -> int:
@@ -591,6 +622,82 @@ class FilesTransaction:
     async def list_calls(self, team_id: int, key: str, open_only: bool) -> list[ToolCall]:
         memory = self._memory(team_id, key)
         return [] if memory is None else memory.calls(open_only=open_only)
+
+    # -- background work, budgets ------------------------------------------------------
+
+    def _backgrounds(self, team_id: int) -> Backgrounds | None:
+        file = self.file(team_id)
+        return None if file is None else Backgrounds(self.view, file.home, team_id)
+
+    async def take_background_id(self, team_id: int) -> int:
+        backgrounds = self._backgrounds(team_id)
+        return 0 if backgrounds is None else backgrounds.next_number()
+
+    def _find_background(self, team_id: int, number: int) -> Background | None:
+        backgrounds = self._backgrounds(team_id)
+        return None if backgrounds is None else backgrounds.find(number)
+
+    def _insert_background(self, background: Background) -> Background:
+        self._update_background(background)
+        return background
+
+    def _update_background(self, background: Background) -> None:
+        Backgrounds(self.view, self._file(background.team_id).home, background.team_id).save(background)
+
+    async def list_backgrounds(self, team_id: int, key: str | None, running_only: bool) -> list[Background]:
+        backgrounds = self._backgrounds(team_id)
+        found = [] if backgrounds is None else backgrounds.listed(running_only=running_only)
+        return [background for background in found if key in (None, background.member_key)]
+
+    def _purse(self, team_id: int) -> Purse | None:
+        file = self.file(team_id)
+        return None if file is None else Purse(self.view, file.home, team_id)
+
+    def _own_purse(self, team_id: int) -> Purse:
+        return Purse(self.view, self._file(team_id).home, team_id)
+
+    def _find_account(self, team_id: int, key: str) -> Account | None:
+        found = self._purse(team_id)
+        return None if found is None else found.account(key)
+
+    def _update_account(self, account: Account) -> None:
+        self._own_purse(account.team_id).save_account(account)
+
+    async def hold_accounts(self, team_id: int, key: str) -> tuple[Account, Account]:
+        team, own = (
+            self._find_account(team_id, each) or Account(team_id=team_id, member_key=each)
+            for each in (TEAM_ACCOUNT, key)
+        )
+        return team, own
+
+    async def list_accounts(self, team_id: int) -> list[Account]:
+        found = self._purse(team_id)
+        return [] if found is None else found.accounts()
+
+    def _find_reservation(self, team_id: int, number: int) -> Reservation | None:
+        found = self._purse(team_id)
+        return None if found is None else found.find(number)
+
+    def _insert_reservation(self, reservation: Reservation) -> Reservation:
+        self._own_purse(reservation.team_id).insert(reservation)
+        return reservation
+
+    def _update_reservation(self, reservation: Reservation) -> None:
+        self._own_purse(reservation.team_id).update(reservation)
+
+    async def list_open_reservations(self, team_id: int) -> list[Reservation]:
+        found = self._purse(team_id)
+        return [] if found is None else found.open_ones()
+
+    def _find_providergate(self, provider_key: str) -> ProviderGate | None:
+        return purse.find_gate(self.view, provider_key)
+
+    def _insert_providergate(self, gate: ProviderGate) -> ProviderGate:
+        purse.save_gate(self.view, gate)
+        return gate
+
+    def _update_providergate(self, gate: ProviderGate) -> None:
+        purse.save_gate(self.view, gate)
 
     # -- operations, events, rings -----------------------------------------------------
 

@@ -34,7 +34,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 # Durable whatever the server's default is, if it is not stricter. Plans do not depend on the values: the partial
-# indexes are chosen by literals, and a plan made while a table was empty must not be a scan. A process that is
+# indexes are chosen by literals, and a plan made while a table was empty must neither scan nor sort. A process that is
 # frozen inside a transaction loses it instead of blocking everyone.
 _SESSION = """
     SELECT set_config('synchronous_commit',
@@ -43,6 +43,8 @@ _SESSION = """
            set_config('TimeZone', 'UTC', false),
            set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('enable_seqscan', 'off', false),
+           set_config('enable_sort', 'off', false),
+           set_config('enable_incremental_sort', 'off', false),
            set_config('jit', 'off', false),
            set_config('client_min_messages', 'error', false),
            set_config('lock_timeout', '10s', false),
@@ -91,7 +93,6 @@ async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wi
     wire: Wire | None = None
     try:
         wire = Wire(connection, on_notice)
-        wire.attend()
         before = datetime.now(UTC)
         await wire.ask(_SESSION)
         [(now, version)] = await wire.ask(_SERVER)

@@ -35,17 +35,32 @@ class Pool:
 
     @asynccontextmanager
     async def wire(self, *, patiently: bool = True) -> AsyncIterator[Wire]:
-        """Given back afterwards, or closed if a transaction was left open on it."""
+        wire = await self.take(patiently=patiently)
+        try:
+            yield wire
+        finally:
+            self.give_back(wire)
+
+    async def take(self, *, patiently: bool = True) -> Wire:
+        """To be given back."""
         await self._enter()
         try:
-            wire = self._rested() or await self._opened(patiently)
-            try:
-                wire.attend()
-                yield wire
-            finally:
-                self._give_back(wire)
-        finally:
+            return self._rested() or await self._opened(patiently)
+        except BaseException:
             self._room.release()
+            raise
+
+    def give_back(self, wire: Wire) -> None:
+        """Closed if a transaction was left open on it."""
+        self._room.release()
+        if not (self._is_open and wire.is_usable and wire.is_between_transactions):
+            wire.close()
+            return
+        wire.idle_since = time.monotonic()
+        self._idle.append(wire)
+        # The last one in is the first one out, so the one at the bottom has rested longest.
+        if self._idle[0].idle_since < wire.idle_since - _MAX_IDLE_SECONDS:
+            self._idle.pop(0).close()
 
     def open(self) -> None:
         self._is_open = True
@@ -93,14 +108,3 @@ class Pool:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
-
-    def _give_back(self, wire: Wire) -> None:
-        wire.rest()
-        if not (self._is_open and wire.is_usable and wire.is_between_transactions):
-            wire.close()
-            return
-        wire.idle_since = time.monotonic()
-        self._idle.append(wire)
-        # The last one in is the first one out, so the one at the bottom has rested longest.
-        if self._idle[0].idle_since < wire.idle_since - _MAX_IDLE_SECONDS:
-            self._idle.pop(0).close()

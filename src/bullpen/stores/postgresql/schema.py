@@ -7,6 +7,8 @@ the others find them.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from psycopg import errors
 
 from bullpen.errors import StoreError
@@ -15,6 +17,7 @@ from bullpen.stores.sql.migration import (
     OLDER_WORKERS,
     Version,
     check_version,
+    is_behind,
     is_major_step,
     known_versions,
     pending_versions,
@@ -40,6 +43,13 @@ async def stored_version(wire: Wire) -> Version | None:
     [(major, minor)] = await wire.ask("SELECT major, minor FROM schema_version")
     check_version(_DIALECT, (major, minor))
     return major, minor
+
+
+async def upgrade(wire: Wire) -> None:
+    """Tables that lack an additive step get it. Who may only look goes on with what there is."""
+    if is_behind(_DIALECT, await stored_version(wire)):
+        with suppress(errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction):
+            await migrate(wire)
 
 
 async def migrate(wire: Wire) -> None:

@@ -25,7 +25,7 @@ from psycopg import errors
 from bullpen.clock import Clock, SystemClock
 from bullpen.domain.event import Event
 from bullpen.domain.member import Liveness, Member, Worker
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import BullpenError, StoreUnavailable
 from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import Doorbell, NoDoorbell, events_topic, topic_of
 from bullpen.stores.postgresql import channel
@@ -34,9 +34,9 @@ from bullpen.stores.postgresql.connection import connect, explained, parse_url
 from bullpen.stores.postgresql.empty import look_at_nothing
 from bullpen.stores.postgresql.follower import Followers
 from bullpen.stores.postgresql.pool import Pool
-from bullpen.stores.postgresql.schema import migrate, stored_version
+from bullpen.stores.postgresql.schema import migrate, stored_version, upgrade
 from bullpen.stores.postgresql.switchboard import Switchboard
-from bullpen.stores.postgresql.transaction import CommitUnknown, Look, LookAgain, PostgresTransaction
+from bullpen.stores.postgresql.transaction import Claimers, CommitUnknown, Look, LookAgain, PostgresTransaction
 from bullpen.stores.postgresql.wire import Lost, Notice, Wire
 from bullpen.stores.transaction import Ring, Transaction
 from bullpen.stores.verbs.store import VerbStore
@@ -79,6 +79,7 @@ class PostgresStore(VerbStore):
         self._pool = Pool(self._connect, size=pool_size, patience_seconds=patience_seconds)
         self._switchboard = Switchboard(self._connect, clock, self._hear, self._look_around)
         self._following = Followers(self._pool, self._process, self._board)
+        self._claimers: Claimers = {}
         self._has_tables = False
         self._ahead_by = timedelta(0)
 
@@ -89,8 +90,11 @@ class PostgresStore(VerbStore):
     async def _open(self) -> None:
         self._pool.open()
         self._switchboard.open()
-        async with self._translated(), self._pool.wire(patiently=False) as wire:
-            await stored_version(wire)
+        try:
+            async with self._pool.wire(patiently=False) as wire:
+                await upgrade(wire)
+        except (Lost, psycopg.Error) as error:
+            raise self._translated(error) from error
 
     async def _close(self) -> None:
         async with AsyncExitStack() as stack:
@@ -107,45 +111,46 @@ class PostgresStore(VerbStore):
         is_off = isinstance(self.clock, SystemClock) and abs(self._ahead_by) > _TOLERABLE
         return self.clock.now() + self._ahead_by if is_off else self.clock.now()
 
-    @asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
-        try:
-            yield
-        except Lost as error:
-            raise StoreUnavailable(
-                f"the connection to PostgreSQL at {self._address.where} was lost: {error}"
-            ) from error
-        except psycopg.Error as error:
-            if isinstance(error, errors.UndefinedTable):
-                self._has_tables = False
-            raise explained(error, self._address.where) from error
+    def _translated(self, error: Exception) -> BullpenError:
+        if isinstance(error, Lost):
+            return StoreUnavailable(f"the connection to PostgreSQL at {self._address.where} was lost: {error}")
+        if isinstance(error, errors.UndefinedTable):
+            self._has_tables = False
+        assert isinstance(error, psycopg.Error)
+        return explained(error, self._address.where)
 
     # -- writing -------------------------------------------------------------------------
 
     async def _write(self, body: Body[T]) -> T:
+        try:
+            return await self._write_at_last(body)
+        except (Lost, psycopg.Error) as error:
+            raise self._translated(error) from error
+
+    async def _write_at_last(self, body: Body[T]) -> T:
         clashes = losses = looks = 0
         may_look_again = True
-        async with self._translated():
-            while True:
-                try:
-                    return await self._attempt(body, may_look_again)
-                except LookAgain as nothing:
-                    looks += 1
-                    is_there = await self._wait_for_others(nothing)
-                    may_look_again = is_there and looks < _MAX_LOOKS
-                except _CLASHES:
-                    clashes += 1
-                    if clashes > _MAX_CLASHES:
-                        raise
-                    # Two who clashed must not meet again in the same step.
-                    await asyncio.sleep(random.uniform(0, 0.002) * 2**clashes)
-                except Lost:
-                    losses += 1
-                    if losses > _MAX_LOSSES:
-                        raise
+        while True:
+            try:
+                return await self._attempt(body, may_look_again)
+            except LookAgain as nothing:
+                looks += 1
+                is_there = await self._wait_for_others(nothing)
+                may_look_again = is_there and looks < _MAX_LOOKS
+            except _CLASHES:
+                clashes += 1
+                if clashes > _MAX_CLASHES:
+                    raise
+                # Two who clashed must not meet again in the same step.
+                await asyncio.sleep(random.uniform(0, 0.002) * 2**clashes)
+            except Lost:
+                losses += 1
+                if losses > _MAX_LOSSES:
+                    raise
 
     async def _attempt(self, body: Body[T], may_look_again: bool) -> T:
-        async with self._pool.wire() as wire:
+        wire = await self._pool.take()
+        try:
             if not self._has_tables:
                 await migrate(wire)
                 self._has_tables = True
@@ -154,6 +159,7 @@ class PostgresStore(VerbStore):
                 self._now(),
                 process=self._process,
                 own_workers=self._workers,
+                claimers=self._claimers,
                 may_look_again=may_look_again,
             )
             try:
@@ -165,6 +171,8 @@ class PostgresStore(VerbStore):
                 raise
             self._ring(rings)
             wire.raise_cancellation()
+        finally:
+            self._pool.give_back(wire)
         return result
 
     async def _wait_for_others(self, nothing: LookAgain) -> bool:
@@ -204,14 +212,15 @@ class PostgresStore(VerbStore):
 
     async def _read(self, body: Body[T]) -> T:
         losses = 0
-        async with self._translated():
-            while True:
-                try:
-                    return await self._look(body)
-                except Lost:
-                    losses += 1
-                    if losses > _MAX_LOSSES:
-                        raise
+        while True:
+            try:
+                return await self._look(body)
+            except Lost as error:
+                losses += 1
+                if losses > _MAX_LOSSES:
+                    raise self._translated(error) from error
+            except psycopg.Error as error:
+                raise self._translated(error) from error
 
     async def _look(self, body: Body[T]) -> T:
         async with self._pool.wire() as wire:

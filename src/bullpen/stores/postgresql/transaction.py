@@ -1,9 +1,13 @@
 """A transaction on one connection: READ COMMITTED with row locks for verbs, one snapshot for reads.
 
-Round trips are what it saves. BEGIN goes along with the first statement; a write
-whose answer nobody needs goes along with the next one; events, notices and COMMIT
-go together at the end. A transaction that has written nothing is rolled back,
-which spares the flush of the disk.
+Round trips are what it saves. BEGIN goes along with the first statement, and so does
+what the verb has foreseen that it will ask; a write whose answer nobody needs goes
+along with the next one; events, notices and COMMIT go together at the end. So most
+verbs are two round trips. A transaction that has written nothing is rolled back, which
+spares the flush of the disk.
+
+**What was foreseen** is asked right behind the fence, before anybody has looked at what
+that said: if it forbids the verb, all is rolled back, what was asked included.
 
 **Who looks and finds nothing goes to sleep**, and two things could let it sleep for ever.
 A writer that is just making a task claimable still saw it at work, so it rings for
@@ -25,22 +29,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
 
 from bullpen.domain.event import Event
-from bullpen.domain.member import Member, MemberStatus
+from bullpen.domain.member import Member, MemberRef, MemberStatus, Team
+from bullpen.domain.message import Message
 from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.text import name_key
 from bullpen.errors import UsageError
 from bullpen.stores.postgresql import channel
 from bullpen.stores.postgresql.wire import Answer, Lost, Statement, Wire
 from bullpen.stores.sql import statements
 from bullpen.stores.sql.dialect import PostgresDialect
-from bullpen.stores.sql.tables import TASK
+from bullpen.stores.sql.tables import MEMBER, MESSAGE, TASK, TEAM
 from bullpen.stores.sql.transaction import Parameters, Row, SqlTransaction, claimers_statement
-from bullpen.stores.transaction import EventRing, Lock, MemberRing, Ring, WantedRing
+from bullpen.stores.transaction import EventRing, Lock, MemberRing, R, Ring, WantedRing, drive
 
 DIALECT = PostgresDialect()
 
@@ -57,19 +65,44 @@ _SAVEPOINT = Statement("SAVEPOINT events", {})
 
 # Events, and a notice to those processes that follow one of the teams; ours is told directly. The number is taken once,
 # before the first row is written, and writing that one is what gives the subtransaction its id.
-_RECORD = """
+_TELL_FOLLOWERS = """
+    SELECT count(pg_notify(:prefix::text || team_id, :process)) FROM follower
+    WHERE team_id = ANY(:teams) AND until > clock_timestamp() AND process <> :process
+"""
+_RECORD_ONE = f"""
+    WITH recorded AS (
+        INSERT INTO event (team_id, number, n, kind, at, actor, data)
+        VALUES (:team_id, nextval('event_number'), 1, :kind, :now, :actor, :data))
+    {_TELL_FOLLOWERS}
+"""
+_RECORD = f"""
     WITH recorded AS (
         INSERT INTO event (team_id, number, n, kind, at, actor, data)
         SELECT team_id, (SELECT nextval('event_number')), n, kind, :now::timestamptz, actor, data
         FROM ROWS FROM (json_to_recordset(:events) AS (team_id bigint, kind text, actor text, data text))
           WITH ORDINALITY AS new (team_id, kind, actor, data, n))
-    SELECT count(pg_notify(:prefix::text || team_id, :process)) FROM follower
-    WHERE team_id = ANY(:teams) AND until > clock_timestamp() AND process <> :process
+    {_TELL_FOLLOWERS}
 """
 
 _NOTIFY = """
     SELECT count(pg_notify(channel, payload)) FROM json_to_recordset(:notices) AS new (channel text, payload text)
 """
+
+_FENCE = {lock: f"{DIALECT.named(statements.FIND_MEMBER)} {clause}" for lock, clause in DIALECT.locks.items()}
+_TEAM_OF_FENCE = DIALECT.named(statements.TEAM_OF_FENCE)
+
+_HOLD_TASK = {lock: f"{statements.HOLD_TASK} {clause}" for lock, clause in DIALECT.locks.items()}
+_FIND_TASK = DIALECT.named(statements.FIND_TASK)
+
+_CLAIM_NEXT = DIALECT.named(statements.CLAIM_NEXT_POSTGRES)
+_CLAIM_NEXT_WITHOUT_ROLE = DIALECT.named(statements.CLAIM_NEXT_WITHOUT_ROLE)
+_IDLE_CLAIMERS = DIALECT.named(claimers_statement((MemberStatus.IDLE,)))
+
+_MESSAGE_ID = Statement("SELECT nextval('message_id_seq')", {})
+_INSERT_MESSAGE = (
+    f"INSERT INTO message ({', '.join(MESSAGE.written)}) OVERRIDING SYSTEM VALUE "
+    f"VALUES ({', '.join(f':{name}' for name in MESSAGE.written)})"
+)
 
 _TRANSACTION_ID = Statement("SELECT pg_current_xact_id()::text", {})
 
@@ -112,6 +145,8 @@ HORIZON = f"SELECT {_HORIZON}::text"
 _POSITION = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")
 START = "0-0"
 
+_MAX_CLAIMERS = 10_000
+
 
 class CommitUnknown(Exception):
     """The connection was lost while COMMIT was under way."""
@@ -119,6 +154,10 @@ class CommitUnknown(Exception):
     def __init__(self, transaction_id: str) -> None:
         super().__init__(transaction_id)
         self.transaction_id = transaction_id
+
+
+class _Noted(Exception):
+    """A question was noted, and has no answer yet."""
 
 
 class LookAgain(Exception):
@@ -129,6 +168,17 @@ class LookAgain(Exception):
         self.holders = holders
         self.places = places
         """Where it would be: if one of them has a row now, it is worth looking once more after that."""
+
+
+class Claimer(NamedTuple):
+    """What a claim depends on."""
+
+    team_id: int
+    name: str
+    role_key: str
+
+
+Claimers = MutableMapping[tuple[int, str], Claimer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +197,7 @@ class PostgresTransaction(SqlTransaction):
         *,
         process: str = "",
         own_workers: Container[int] = (),
+        claimers: Claimers | None = None,
         looks_only: bool = False,
         may_look_again: bool = False,
     ) -> None:
@@ -154,10 +205,15 @@ class PostgresTransaction(SqlTransaction):
         self._wire = wire
         self._process = process
         self._own_workers = own_workers
+        self._claimers: Claimers = {} if claimers is None else claimers
         self._may_look_again = may_look_again
         self._begin = _BEGIN_LOOKING if looks_only else _BEGIN
         self._deferred: list[Statement] = []
-        self._foreseen: dict[tuple[str, tuple[Any, ...]], list[Row]] = {}
+        self._is_noting = False
+        self._expected: list[Statement] = []
+        self._foreseen: list[tuple[Statement, Answer]] = []
+        self._offered: set[int] = set()
+        self._message_ids: list[int] = []
         self._has_begun = False
         self._has_written = False
         self.operation_id: str | None = None
@@ -165,8 +221,6 @@ class PostgresTransaction(SqlTransaction):
     # -- statements ---------------------------------------------------------------------------
 
     async def execute(self, sql: str, parameters: Parameters) -> list[Row]:
-        if self._foreseen and (known := self._foreseen.pop(_question(sql, parameters), None)) is not None:
-            return known
         return (await self._run(Statement(sql, parameters)))[-1].rows
 
     async def _change(self, statement: str, /, **parameters: Any) -> None:
@@ -174,14 +228,40 @@ class PostgresTransaction(SqlTransaction):
         self._has_written = True
 
     async def _run(self, *batch: Statement) -> list[Answer]:
-        """Together with what was deferred. Returns the answers to `batch`."""
+        """Together with what was deferred, and what is expected to be asked next. Returns the answers to `batch`."""
+        if self._is_noting:
+            self._expected += [*self._deferred, *batch]
+            self._deferred = []
+            raise _Noted
+        if self._foreseen and (known := self._known(batch)):
+            return known
         waiting, self._deferred = self._deferred, []
+        expected, self._expected = self._expected, []
         if not self._has_begun:
             self._has_begun = True
             waiting = [self._begin, *waiting]
-        answers = (await self._wire.run([*waiting, *batch]))[len(waiting) :]
+        answers = (await self._wire.run([*waiting, *batch, *expected]))[len(waiting) :]
         self._has_written |= any(answer.changed for answer in answers)
-        return answers
+        self._foreseen += zip(expected, answers[len(batch) :], strict=True)
+        return answers[: len(batch)]
+
+    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
+        """Each runs up to its first question, which is noted; the real call finds the answer to it."""
+        self._is_noting = True
+        try:
+            for call in calls:
+                with suppress(_Noted):
+                    drive(call)
+        finally:
+            self._is_noting = False
+
+    def _known(self, batch: Sequence[Statement]) -> list[Answer]:
+        """The answers, if all of it has been asked already. Each serves once."""
+        found = [pair for each in batch for pair in self._foreseen if pair[0] == each]
+        if len(found) != len(batch):
+            return []
+        self._foreseen = [pair for pair in self._foreseen if pair not in found]
+        return [answer for _, answer in found]
 
     @property
     def rings(self) -> list[Ring]:
@@ -222,24 +302,26 @@ class PostgresTransaction(SqlTransaction):
     def _last_statements(self, rings: list[Ring]) -> list[Statement]:
         last = []
         if self._events:
-            last += [_SAVEPOINT, Statement(_RECORD, self._record_parameters())]
+            last += [_SAVEPOINT, self._record_statement()]
         notices = [notice for ring in rings if (notice := self._notice(ring)) is not None]
         if notices:
             last.append(Statement(_NOTIFY, {"notices": json.dumps(notices)}))
         return last
 
-    def _record_parameters(self) -> Mapping[str, Any]:
-        rows = [
+    def _record_statement(self) -> Statement:
+        events = [
             {"team_id": event.team_id, "kind": event.kind, "actor": event.actor, "data": DIALECT.json(event.data)}
             for event in self._events
         ]
-        return {
-            "events": json.dumps(rows, ensure_ascii=False, separators=(",", ":")),
+        common = {
             "now": self.now,
             "teams": sorted({event.team_id for event in self._events}),
             "prefix": channel.TEAM_PREFIX,
             "process": self._process,
         }
+        if len(events) == 1:
+            return Statement(_RECORD_ONE, common | events[0])
+        return Statement(_RECORD, common | {"events": json.dumps(events, ensure_ascii=False)})
 
     def _notice(self, ring: Ring) -> Mapping[str, str] | None:
         match ring:
@@ -254,40 +336,72 @@ class PostgresTransaction(SqlTransaction):
 
     # -- where one statement does what takes SQLite several -----------------------------------------
 
-    async def _fence_rows(self, lock: Lock, **parameters: Any) -> list[Row]:
-        """Hold the member, then read: who had to wait must not see the team as it was before."""
-        hold = f"{DIALECT.named(statements.HOLD_MEMBER)} {DIALECT.locks[lock]}"
-        fence = DIALECT.named(statements.FENCE)
-        _, found = await self._run(Statement(hold, parameters), Statement(fence, parameters))
-        return found.rows
+    async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
+        """Hold the member, then read its team: who had to wait must not see that as it was before."""
+        key = {"team_id": ref.team_id, "name_key": name_key(ref.name)}
+        members, teams = await self._run(Statement(_FENCE[lock], key), Statement(_TEAM_OF_FENCE, key))
+        if not members.rows:
+            return None
+        self._transaction_id = teams.rows[0][-1]
+        return _team(teams.rows[0][:-1]), _member(members.rows[0])
+
+    async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
+        """A task is held, then read: who had to wait must not see its edges as they were before."""
+        if kind is not Task or lock is Lock.NONE:
+            return await super().find(kind, *key, lock=lock)
+        named = dict(zip(TASK.key, key, strict=True))
+        _, found = await self._run(Statement(_HOLD_TASK[lock], named), Statement(_FIND_TASK, named))
+        return cast("R | None", DIALECT.record(TASK, found.rows[0]) if found.rows else None)
+
+    async def find_members(self, team_id: int, keys: Sequence[str], lock: Lock) -> list[Member]:
+        """Who holds a recipient sends it something next: the message's number is asked for along with it."""
+        if len(keys) != 1 or lock is not Lock.SHARE:
+            return await super().find_members(team_id, keys, lock)
+        held = Statement(_FENCE[lock], {"team_id": team_id, "name_key": keys[0]})
+        found, number = await self._run(held, _MESSAGE_ID)
+        self._message_ids.append(number.rows[0][0])
+        return [_member(row) for row in found.rows]
+
+    async def insert(self, record: R) -> R:
+        if self._message_ids and isinstance(record, Message):
+            record = replace(record, id=self._message_ids.pop())
+            await self._change(_INSERT_MESSAGE, **DIALECT.row(MESSAGE, record))
+            return record
+        return await super().insert(record)
 
     async def find_operation(self, operation_id: str) -> Mapping[str, Any] | None:
         self.operation_id = operation_id
         return await super().find_operation(operation_id)
 
+    def foresee_claim(self, ref: MemberRef) -> None:
+        """It claims as it did last time; if it has changed since then, the claim looks at that and takes nothing."""
+        if claimer := self._claimers.get((ref.team_id, ref.name)):
+            self.foresee(self._claim(claimer))
+
     async def claim_next(self, member: Member) -> Task | None:
-        claim = Statement(
-            DIALECT.named(statements.CLAIM_NEXT_POSTGRES),
-            {
-                "team_id": member.team_id,
-                "name": member.name,
-                "name_key": member.key,
-                "role_key": member.role_key,
-                "now": self.now,
-            },
-        )
-        # Whoever claims then asks who else is idle: ask along with it.
-        idle = Statement(
-            DIALECT.named(claimers_statement((MemberStatus.IDLE,))),
-            {"team_id": member.team_id, "role_key": "", "limit": 2},
-        )
-        claimed, others = await self._run(claim, idle)
+        claimer = Claimer(member.team_id, member.name, member.role_key)
+        claimed, idle = await self._claim(claimer)
+        if len(self._claimers) >= _MAX_CLAIMERS:
+            self._claimers.clear()
+        self._claimers[member.team_id, member.name] = claimer
         if claimed.rows:
-            self._foreseen[_question(idle.sql, idle.parameters)] = others.rows
+            self._foreseen.append((_idle_claimers(member.team_id), idle))
             return cast("Task", DIALECT.record(TASK, claimed.rows[0]))
         if self._may_look_again:
             raise _look_again_for_tasks(member)
         return None
+
+    async def _claim(self, claimer: Claimer) -> list[Answer]:
+        statement = _CLAIM_NEXT if claimer.role_key else _CLAIM_NEXT_WITHOUT_ROLE
+        parameters = {
+            "team_id": claimer.team_id,
+            "name": claimer.name,
+            "name_key": name_key(claimer.name),
+            "role_key": claimer.role_key,
+            "now": self.now,
+        }
+        # Whoever claims then asks who else is idle: ask along with it.
+        return await self._run(Statement(statement, parameters), _idle_claimers(claimer.team_id))
 
     async def has_open_task_for(self, member: Member) -> bool:
         found = await super().has_open_task_for(member)
@@ -305,7 +419,8 @@ class PostgresTransaction(SqlTransaction):
     async def list_claimers(
         self, team_id: int, role_key: str, statuses: Sequence[MemberStatus], limit: int, lock: Lock = Lock.NONE
     ) -> list[Member]:
-        if lock is not Lock.NONE:
+        if lock is not Lock.NONE and team_id not in self._offered:
+            self._offered.add(team_id)
             self._deferred.append(Statement(_OFFER, {"team_id": team_id}))
         return await super().list_claimers(team_id, role_key, statuses, limit, lock)
 
@@ -364,6 +479,16 @@ class PostgresTransaction(SqlTransaction):
         return _position_of(await self.execute(_LAST_SETTLED_EVENT, {"team_id": team_id})), True
 
 
+@lru_cache(maxsize=256)
+def _team(row: Row) -> Team:
+    return cast("Team", DIALECT.record(TEAM, row))
+
+
+@lru_cache(maxsize=256)
+def _member(row: Row) -> Member:
+    return cast("Member", DIALECT.record(MEMBER, row))
+
+
 def _look_again_for_tasks(member: Member) -> LookAgain:
     key = {"team_id": member.team_id, "name_key": member.key}
     claimable = DIALECT.named(statements.WAIT_FOR_CLAIMABLE)
@@ -376,8 +501,8 @@ def _look_again_for_tasks(member: Member) -> LookAgain:
     )
 
 
-def _question(sql: str, parameters: Parameters) -> tuple[str, tuple[Any, ...]]:
-    return sql, tuple(sorted(parameters.items()))
+def _idle_claimers(team_id: int) -> Statement:
+    return Statement(_IDLE_CLAIMERS, {"team_id": team_id, "role_key": "", "limit": 2})
 
 
 def _event(team_id: int, row: Row) -> Event:

@@ -20,10 +20,9 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Any, cast
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, cast
 
 import psycopg
 from psycopg import pq
@@ -49,19 +48,17 @@ class Lost(Exception):
     """The connection ended before the answer came."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     rows: list[Row]
-    tag: str
+    tag: bytes
 
     @property
     def changed(self) -> bool:
         """Did the statement write rows? SELECT never does, and counts what it returns."""
-        return not self.tag.startswith("SELECT") and not self.tag.endswith(" 0")
+        return not self.tag.startswith(b"SELECT") and not self.tag.endswith(b" 0")
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """SQL with `:name` parameters, and their values."""
 
     sql: str
@@ -80,31 +77,47 @@ def _compiled(sql: str) -> tuple[bytes, tuple[str, ...]]:
     return text.encode(), tuple(names)
 
 
+def _dump_text(value: str) -> bytes:
+    try:
+        text = value.encode()
+    except UnicodeEncodeError:
+        raise UsageError("a lone surrogate is no text that can be stored") from None
+    if b"\0" in text:
+        raise UsageError("a NUL is no text that can be stored")
+    return text
+
+
+# The moment of a transaction is written into many columns.
+@lru_cache(maxsize=64)
+def _dump_moment(value: datetime) -> bytes:
+    return value.isoformat().encode()
+
+
+_DUMP: Mapping[type, Callable[[Any], bytes | None]] = {
+    type(None): lambda value: None,
+    str: _dump_text,
+    bool: lambda value: b"t" if value else b"f",
+    int: lambda value: b"%d" % value,
+    float: lambda value: repr(value).encode(),
+    datetime: _dump_moment,
+    list: lambda value: b"{%s}" % b",".join(b"%d" % number for number in value),
+}
+
+
 def _dump(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            text = value.encode()
-        except UnicodeEncodeError:
-            raise UsageError("a lone surrogate is no text that can be stored") from None
-        if b"\0" in text:
-            raise UsageError("a NUL is no text that can be stored")
-        return text
-    if isinstance(value, bool):
-        return b"t" if value else b"f"
-    if isinstance(value, int | float):
-        return repr(value).encode()
-    if isinstance(value, datetime):
-        return value.isoformat().encode()
-    if isinstance(value, list):
-        return b"{%s}" % b",".join(b"%d" % number for number in value)
-    raise TypeError(f"{type(value).__name__} is no SQL parameter")
+    dump = _DUMP.get(type(value))
+    if dump is None:
+        # An enum's member is a text too.
+        if isinstance(value, str):
+            return _dump_text(value)
+        raise TypeError(f"{type(value).__name__} is no SQL parameter")
+    return dump(value)
 
 
 def _dumped(each: Statement) -> tuple[bytes, list[bytes | None]]:
-    text, names = _compiled(each.sql)
-    return text, [_dump(each.parameters[name]) for name in names]
+    sql, parameters = each
+    text, names = _compiled(sql)
+    return text, [_dump(parameters[name]) for name in names]
 
 
 class Wire:
@@ -123,14 +136,7 @@ class Wire:
         self.on_lost: Callable[[], None] = lambda: None
         self._pgconn.enter_pipeline_mode()
         self._descriptor = self._pgconn.socket
-
-    # -- a connection that is in use is watched, one that rests in the pool is not -------------
-
-    def attend(self) -> None:
         self._loop.add_reader(self._descriptor, self._input)
-
-    def rest(self) -> None:
-        self._loop.remove_reader(self._descriptor)
 
     @property
     def is_usable(self) -> bool:
@@ -218,7 +224,7 @@ class Wire:
         return answers
 
     def _answer(self, result: Any) -> Answer:
-        tag = (result.command_status or b"").decode()
+        tag = result.command_status or b""
         if result.status != _TUPLES_OK or not result.ntuples:
             return Answer([], tag)
         self._transformer.set_pgresult(result)

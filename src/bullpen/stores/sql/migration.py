@@ -47,6 +47,11 @@ def check_version(dialect: str, current: Version | None) -> None:
         )
 
 
+def is_behind(dialect: str, current: Version | None) -> bool:
+    """There are tables, and steps that only add to them: these are taken when the store is opened."""
+    return current is not None and not is_major_step(dialect, current) and bool(pending_versions(dialect, current))
+
+
 def is_major_step(dialect: str, current: Version | None) -> bool:
     return current is not None and current[0] != known_versions(dialect)[-1][0]
 

@@ -15,7 +15,9 @@ FENCE = """
     WHERE member.team_id = :team_id AND member.name_key = :name_key
 """
 
-HOLD_MEMBER = "SELECT 1 FROM member WHERE team_id = :team_id AND name_key = :name_key"
+FIND_MEMBER = "SELECT {member_columns} FROM member WHERE team_id = :team_id AND name_key = :name_key"
+
+TEAM_OF_FENCE = "SELECT {team_columns}, {transaction_id} FROM team WHERE id = :team_id"
 
 FIND_LIVE_TEAM = "SELECT {team_columns} FROM team WHERE name_key = :name_key AND deleted_at IS NULL"
 
@@ -150,6 +152,10 @@ LIST_TASKS_BY_STATUS_AND_OWNER = """
     ORDER BY id LIMIT :limit
 """
 
+HOLD_TASK = "SELECT 1 FROM task WHERE team_id = :team_id AND id = :id"
+
+FIND_TASK = "SELECT {task_columns} FROM task WHERE team_id = :team_id AND id = :id"
+
 FIND_TASKS = "SELECT {task_columns} FROM task WHERE team_id = :team_id AND id = ANY(:ids) ORDER BY id"
 
 FIND_IN_PROGRESS = """
@@ -157,11 +163,13 @@ FIND_IN_PROGRESS = """
     WHERE team_id = :team_id AND owner_key = :owner_key AND status = 'in_progress'
 """
 
+# A range of one role, not an equality: then only the index of the claimable ones has this order. Else they may be
+# sought along the primary key, past all that are finished, which looks as cheap as long as most are pending.
 _NEXT_CLAIMABLE = """
     SELECT id FROM task
-    WHERE team_id = :team_id AND role_key = :role_key
+    WHERE team_id = :team_id AND role_key BETWEEN :role_key AND :role_key
       AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
-    ORDER BY id LIMIT 1"""
+    ORDER BY role_key, id LIMIT 1"""
 
 _NEXT_ASSIGNED = """
     SELECT id FROM task
@@ -199,28 +207,39 @@ CLAIM_NEXT_SQLITE = """
 
 # The same probes, each locking the one row that it finds and passing over those that others have locked. Of the two
 # roles the one with the lower number is looked up unlocked first: a row locked and not taken would be hidden from the
-# others. Subqueries of COALESCE and CASE run only if they are reached.
-CLAIM_NEXT_POSTGRES = """
+# others. Subqueries of COALESCE and CASE run only if they are reached, but each costs something even so: whoever has
+# no role gets a statement without those for one. It is asked along with the fence, so it looks for itself whether the
+# claimer is as it was assumed to be.
+_CLAIM_NEXT = """
     UPDATE task
     SET status = 'in_progress', owner = :name, owner_key = :name_key, claimed_at = :now, updated_at = :now,
         reserved_until = NULL
     WHERE team_id = :team_id
+      AND EXISTS (
+        SELECT 1 FROM member
+        WHERE team_id = :team_id AND name_key = :name_key
+          AND name = :name AND role_key = :role_key AND autonomy = 'auto')
       AND NOT EXISTS (
         SELECT 1 FROM task WHERE team_id = :team_id AND owner_key = :name_key AND status = 'in_progress')
-      AND id = coalesce(
-        ({assigned} {skip_locked}),
-        CASE WHEN ({own}) < ({free})
-             THEN coalesce(({own} {skip_locked}), ({free} {skip_locked}))
-             ELSE coalesce(({free} {skip_locked}), ({own} {skip_locked})) END)
+      AND id = coalesce(({assigned} {skip_locked}), {next})
     RETURNING {task_columns}
 """
-_PROBES = {
-    "{assigned}": _NEXT_ASSIGNED,
-    "{own}": _NEXT_CLAIMABLE,
-    "{free}": _NEXT_CLAIMABLE.replace(":role_key", "''"),
-}
-for _mark, _probe in _PROBES.items():
-    CLAIM_NEXT_POSTGRES = CLAIM_NEXT_POSTGRES.replace(_mark, _probe)
+_NEXT_OF_TWO = """
+    CASE WHEN ({own}) < ({free}) THEN coalesce(({own} {skip_locked}), ({free} {skip_locked}))
+         ELSE coalesce(({free} {skip_locked}), ({own} {skip_locked})) END
+"""
+
+
+def _with_probes(statement: str) -> str:
+    free = _NEXT_CLAIMABLE.replace(":role_key", "''")
+    for mark, probe in {"{assigned}": _NEXT_ASSIGNED, "{own}": _NEXT_CLAIMABLE, "{free}": free}.items():
+        statement = statement.replace(mark, probe)
+    return statement
+
+
+CLAIM_NEXT_POSTGRES = _with_probes(_CLAIM_NEXT.replace("{next}", _NEXT_OF_TWO))
+
+CLAIM_NEXT_WITHOUT_ROLE = _with_probes(_CLAIM_NEXT.replace("{next}", "({free} {skip_locked})"))
 
 # What a claim would take: here it is waited for, if somebody holds it, be it only shared.
 WAIT_FOR_CLAIMABLE = f"{_NEXT_CLAIMABLE} {{for_update}}"
@@ -311,6 +330,17 @@ LIST_MAIL_UNDELIVERED = """
     WHERE team_id = :team_id AND recipient_key = :key AND delivered_at IS NULL ORDER BY id DESC LIMIT :limit
 """
 
+LIST_MAIL_KEYS = """
+    SELECT DISTINCT recipient_key FROM message
+    WHERE team_id = :team_id AND delivered_at IS NULL AND wakes = {true} ORDER BY recipient_key
+"""
+
+FIND_LAST_MAIL = """
+    SELECT {message_columns} FROM message
+    WHERE team_id = :team_id AND recipient_key = :key AND sender = :sender AND (:type = '' OR type = :type)
+    ORDER BY id DESC LIMIT 1
+"""
+
 LIST_REQUESTS = "SELECT {request_columns} FROM request WHERE team_id = :team_id ORDER BY id"
 
 LIST_REQUESTS_DUE = """
@@ -334,6 +364,41 @@ LIST_OPEN_CALLS = """
     SELECT {tool_call_columns} FROM tool_call
     WHERE team_id = :team_id AND member_key = :key AND state IN ('queued', 'started')
     ORDER BY turn_seq, position
+"""
+
+# -- background work, budgets --------------------------------------------------------------
+
+HOLD_TEAM = "SELECT 1 FROM team WHERE id = :team_id {for_update}"
+
+NEXT_BACKGROUND_ID = "SELECT coalesce(max(id), 0) + 1 FROM background WHERE team_id = :team_id"
+
+LIST_BACKGROUNDS = """
+    SELECT {background_columns} FROM background
+    WHERE team_id = :team_id AND (:key = '' OR member_key = :key) ORDER BY id
+"""
+
+LIST_RUNNING_BACKGROUNDS = """
+    SELECT {background_columns} FROM background
+    WHERE team_id = :team_id AND state = 'running' AND (:key = '' OR member_key = :key) ORDER BY id
+"""
+
+HOLD_ACCOUNTS = """
+    SELECT {account_columns} FROM account
+    WHERE team_id = :team_id AND member_key IN ('', :key) ORDER BY member_key
+"""
+
+MAKE_ACCOUNT = """
+    INSERT INTO account (
+        team_id, member_key, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd,
+        open_calls, open_tokens, open_cost_usd, told)
+    VALUES (:team_id, :key, 0, 0, 0, 0, 0, 0, 0, 0, 0, '[]')
+    ON CONFLICT DO NOTHING
+"""
+
+LIST_ACCOUNTS = "SELECT {account_columns} FROM account WHERE team_id = :team_id ORDER BY member_key"
+
+LIST_OPEN_RESERVATIONS = """
+    SELECT {reservation_columns} FROM reservation WHERE team_id = :team_id AND settled_at IS NULL ORDER BY id
 """
 
 # -- operations and events ---------------------------------------------------------------

@@ -17,6 +17,8 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any
 
+from bullpen.domain.background import Background
+from bullpen.domain.budget import Account, ProviderGate, Reservation
 from bullpen.domain.member import Member, Team, Worker
 from bullpen.domain.message import Message
 from bullpen.domain.request import Request
@@ -107,7 +109,25 @@ MESSAGE = dataclasses.replace(
 REQUEST = _table(Request, "request", ("team_id", "id"), computed={"asker_key": "asker_key", "asked_key": "asked_key"})
 TURN = _table(Turn, "turn", ("team_id", "member_key", "seq"), computed={"member_key": "member_key"})
 TOOL_CALL = _table(ToolCall, "tool_call", ("team_id", "member_key", "call_id"), computed={"member_key": "member_key"})
+BACKGROUND = _table(Background, "background", ("team_id", "id"), computed={"member_key": "member_key"})
+RESERVATION = _table(Reservation, "reservation", ("team_id", "id"), computed={"member_key": "member_key"})
+ACCOUNT = _table(Account, "account", ("team_id", "member_key"))
+PROVIDER_GATE = _table(ProviderGate, "provider_gate", ("provider_key",))
 
 TABLES: Mapping[type, Table] = {
-    table.record: table for table in (TEAM, WORKER, MEMBER, TASK, MESSAGE, REQUEST, TURN, TOOL_CALL)
+    table.record: table
+    for table in (
+        TEAM,
+        WORKER,
+        MEMBER,
+        TASK,
+        MESSAGE,
+        REQUEST,
+        TURN,
+        TOOL_CALL,
+        BACKGROUND,
+        RESERVATION,
+        ACCOUNT,
+        PROVIDER_GATE,
+    )
 }

@@ -7,22 +7,24 @@ as seldom as possible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, cast
 
+from bullpen.domain.background import Background
+from bullpen.domain.budget import TEAM_ACCOUNT, Account, Reservation
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
-from bullpen.domain.message import Message
+from bullpen.domain.message import Message, MessageType
 from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
 from bullpen.domain.transcript import ToolCall, Turn
 from bullpen.stores.sql import statements
 from bullpen.stores.sql.dialect import Dialect
-from bullpen.stores.sql.tables import MEMBER, REQUEST, TABLES, TASK, TEAM, Table
+from bullpen.stores.sql.tables import ACCOUNT, BACKGROUND, MEMBER, REQUEST, RESERVATION, TABLES, TASK, TEAM, Table
 from bullpen.stores.transaction import EventRing, Lock, R, Ring
 
 Row = Sequence[Any]
@@ -91,6 +93,13 @@ class SqlTransaction:
     async def _number(self, statement: str, /, **parameters: Any) -> int:
         rows = await self._rows(statement, **parameters)
         return int(rows[0][0])
+
+    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
+        for call in calls:
+            call.close()
+
+    def foresee_claim(self, ref: MemberRef) -> None:
+        return None
 
     # -- any record -----------------------------------------------------------------------
 
@@ -301,6 +310,13 @@ class SqlTransaction:
         newest = await self._all(TABLES[Message], statement, team_id=team_id, key=key, limit=limit)
         return newest[::-1]
 
+    async def list_mail_keys(self, team_id: int) -> list[str]:
+        return [key for (key,) in await self._rows(statements.LIST_MAIL_KEYS, team_id=team_id)]
+
+    async def find_last_mail(self, team_id: int, key: str, sender: str, type: MessageType | None) -> Message | None:
+        wanted = {"team_id": team_id, "key": key, "sender": sender, "type": "" if type is None else type.value}
+        return cast("Message | None", await self._one(TABLES[Message], statements.FIND_LAST_MAIL, **wanted))
+
     async def take_request_id(self, team_id: int) -> int:
         return await self._number(statements.TAKE_REQUEST_ID, team_id=team_id)
 
@@ -341,6 +357,31 @@ class SqlTransaction:
 
     def _limit(self, limit: int | None) -> int | None:
         return self._dialect.no_limit if limit is None else limit
+
+    # -- background work, budgets ------------------------------------------------------------------
+
+    async def take_background_id(self, team_id: int) -> int:
+        # Counted by a statement of its own: who had to wait for the lock must see what was written meanwhile.
+        await self._change(statements.HOLD_TEAM, team_id=team_id)
+        return await self._number(statements.NEXT_BACKGROUND_ID, team_id=team_id)
+
+    async def list_backgrounds(self, team_id: int, key: str | None, running_only: bool) -> list[Background]:
+        statement = statements.LIST_RUNNING_BACKGROUNDS if running_only else statements.LIST_BACKGROUNDS
+        return await self._all(BACKGROUND, statement, team_id=team_id, key=key or "")
+
+    async def hold_accounts(self, team_id: int, key: str) -> tuple[Account, Account]:
+        held = await self._all(ACCOUNT, statements.HOLD_ACCOUNTS, Lock.UPDATE, team_id=team_id, key=key)
+        if len(held) < 2:
+            for each in (TEAM_ACCOUNT, key):
+                await self._change(statements.MAKE_ACCOUNT, team_id=team_id, key=each)
+            held = await self._all(ACCOUNT, statements.HOLD_ACCOUNTS, Lock.UPDATE, team_id=team_id, key=key)
+        return held[0], held[1]
+
+    async def list_accounts(self, team_id: int) -> list[Account]:
+        return await self._all(ACCOUNT, statements.LIST_ACCOUNTS, team_id=team_id)
+
+    async def list_open_reservations(self, team_id: int) -> list[Reservation]:
+        return await self._all(RESERVATION, statements.LIST_OPEN_RESERVATIONS, team_id=team_id)
 
     # -- operations, events, rings ------------------------------------------------------------------
 

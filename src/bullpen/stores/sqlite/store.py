@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,13 +17,14 @@ import apsw
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
+from bullpen.errors import StoreUnavailable
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
-from bullpen.stores.sql.migration import check_version
+from bullpen.stores.sql.migration import check_version, is_behind
 from bullpen.stores.sqlite.connection import connect, in_our_words, migrate, stored_version, translated
 from bullpen.stores.sqlite.gate import Gate, NoGate
 from bullpen.stores.sqlite.transaction import SqliteTransaction
-from bullpen.stores.transaction import Ring, drive
+from bullpen.stores.transaction import Ring, Transaction, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
 from bullpen.stores.writer import Job, Writer
@@ -64,6 +66,14 @@ class SqliteStore(VerbStore):
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="bullpen-sqlite-reader")
         if self._path is not None and self._path.exists():
             await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
+            await self._upgrade()
+
+    async def _upgrade(self) -> None:
+        """A store that lacks an additive step gets it. Who may only look goes on with what there is."""
+        connection = self._read_connection
+        if connection is not None and is_behind("sqlite", stored_version(connection)):
+            with suppress(StoreUnavailable):
+                await self._write(_nothing)
 
     async def _close(self) -> None:
         is_over = await self._writer.close()
@@ -185,6 +195,10 @@ class SqliteStore(VerbStore):
 
     async def probe_worker(self, worker: Worker) -> Liveness:
         return self._lives.probe(worker)
+
+
+async def _nothing(tx: Transaction) -> None:
+    """Who writes has migrated before."""
 
 
 def _beside(path: Path, suffix: str) -> Path:

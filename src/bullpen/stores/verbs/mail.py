@@ -35,6 +35,8 @@ class MailVerbs:
         if not content.strip():
             raise UsageError("an empty message says nothing: give it a text")
         text = clean(content, what="message")
+        if to:
+            tx.foresee(tx.find_members(by.team_id, [name_key(to)], Lock.SHARE))
         _, sender = await fenced(tx, by)
         recipients = await _recipients(tx, sender, to, type)
         if reply_to is not None:
@@ -82,6 +84,12 @@ class MailVerbs:
 
     @write
     async def take_mail(tx: Transaction, by: MemberRef, *, limit: int = 100) -> TakenMail | None:
+        key = name_key(by.name)
+        tx.foresee(
+            tx.list_calls(by.team_id, key, open_only=True),
+            tx.list_undelivered(by.team_id, key, limit),
+            tx.last_seq(by.team_id, key),
+        )
         _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
         if await tx.list_calls(me.team_id, me.key, open_only=True):
             raise ToolCallsOpen(f"{me.name} has open tool calls: mail would stand between a call and its result")

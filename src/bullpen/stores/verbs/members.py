@@ -10,6 +10,7 @@ from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import (
     MEMBER_TRANSITIONS,
+    Attendance,
     Autonomy,
     Member,
     MemberKind,
@@ -213,6 +214,17 @@ class MemberVerbs:
         if await tx.has_undelivered(member.team_id, member.key):
             return "mail"
         return "task" if await _may_claim_something(tx, member) else None
+
+    @read
+    async def attend(tx: Transaction, by: MemberRef) -> Attendance:
+        team, member = await fenced(tx, by, lock=Lock.NONE, team_must_live=False)
+        mail = await tx.list_mail(team.id, member.key, True, 1)
+        return Attendance(member=member, team=team, has_mail=bool(mail))
+
+    @read
+    async def has_prospects(tx: Transaction, by: MemberRef) -> bool:
+        _, member = await fenced(tx, by, lock=Lock.NONE, team_must_live=False)
+        return await tx.has_open_task_for(member)
 
     @read
     async def get_member(tx: Transaction, team_id: int, name: str) -> Member:

@@ -15,8 +15,6 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Self, TypeVar
 
 from bullpen.clock import Clock
@@ -34,6 +32,9 @@ from bullpen.stores.bells import (
     member_topic,
     worker_prefix,
 )
+from bullpen.stores.life import boot_id
+from bullpen.stores.verbs.backgrounds import BackgroundVerbs
+from bullpen.stores.verbs.budgets import BudgetVerbs
 from bullpen.stores.verbs.events import EventVerbs
 from bullpen.stores.verbs.mail import MailVerbs
 from bullpen.stores.verbs.members import MemberVerbs
@@ -42,6 +43,7 @@ from bullpen.stores.verbs.tasks import TaskVerbs
 from bullpen.stores.verbs.teams import TeamVerbs
 from bullpen.stores.verbs.transcript import TranscriptVerbs
 from bullpen.stores.verbs.verb import Body
+from bullpen.stores.verbs.whole import WholeVerbs
 from bullpen.stores.verbs.workers import WorkerVerbs
 
 T = TypeVar("T")
@@ -50,7 +52,19 @@ POLL_INTERVAL_SECONDS = 1.0
 MAX_SLOTS = 1_000_000
 
 
-class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, RequestVerbs, TranscriptVerbs, EventVerbs):
+class VerbStore(
+    TeamVerbs,
+    WorkerVerbs,
+    MemberVerbs,
+    TaskVerbs,
+    MailVerbs,
+    RequestVerbs,
+    TranscriptVerbs,
+    BackgroundVerbs,
+    BudgetVerbs,
+    WholeVerbs,
+    EventVerbs,
+):
     def __init__(self, url: str, clock: Clock, *, poll_interval_seconds: float = POLL_INTERVAL_SECONDS) -> None:
         self.url = url
         self.clock = clock
@@ -253,11 +267,3 @@ class VerbStore(TeamVerbs, WorkerVerbs, MemberVerbs, TaskVerbs, MailVerbs, Reque
         for topic in topics:
             if isinstance(topic, tuple) and topic[0] == "events":
                 self._board.ring(topic)
-
-
-@cache
-def boot_id() -> str:
-    """Tells this run of the machine from the one before its last restart."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return "unknown"

@@ -24,7 +24,7 @@ from bullpen.domain.task import (
     format_ids,
     is_claimable,
 )
-from bullpen.domain.text import clean, name_key
+from bullpen.domain.text import clean, name_key, normalise_role
 from bullpen.errors import AlreadyClaimed, CheckRequired, Conflict, NotAllowed, NotFound, ShuttingDown, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
@@ -32,7 +32,7 @@ from bullpen.stores.verbs.hosting import give_back
 from bullpen.stores.verbs.members import change_status
 from bullpen.stores.verbs.post import notify, tell_lead
 from bullpen.stores.verbs.verb import read, write
-from bullpen.stores.verbs.wake import offer, pass_baton
+from bullpen.stores.verbs.wake import foresee_offer, offer, pass_baton
 
 MAX_SUBJECT_LENGTH = 1000
 
@@ -52,6 +52,9 @@ class TaskVerbs:
         owner: str | None = None,
         operation_id: str | None = None,
     ) -> Task:
+        tx.foresee(tx.fence(by, Lock.SHARE))
+        if owner is None and not blocked_by:
+            foresee_offer(tx, by.team_id, normalise_role(_checked_role(role)))
         # The number first: it locks the team, the first in the order of locks, and shows a deletion.
         number = await tx.take_task_id(by.team_id)
         _, creator = await fenced(tx, by)
@@ -128,6 +131,7 @@ class TaskVerbs:
 
     @write
     async def claim_next_task(tx: Transaction, by: MemberRef, *, operation_id: str | None = None) -> Task | None:
+        tx.foresee_claim(by)
         _, me = await fenced(tx, by, lock=Lock.UPDATE)
         _check_may_claim(me)
         task = await (tx.claim_next(me) if me.autonomy is Autonomy.AUTO else _claim_assigned(tx, me))
@@ -143,6 +147,7 @@ class TaskVerbs:
 
     @write
     async def claim_task(tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by, lock=Lock.UPDATE)
         _check_may_claim(me)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
@@ -158,6 +163,7 @@ class TaskVerbs:
     async def start_check(
         tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None
     ) -> CheckRun | None:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
@@ -185,6 +191,7 @@ class TaskVerbs:
         result: str = "",
         operation_id: str | None = None,
     ) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, run.task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, run.task_id, Lock.UPDATE)
         if not task.verifying or task.attempt != run.attempt or task.check != run.check:
@@ -220,6 +227,7 @@ class TaskVerbs:
         unverified: bool = False,
         operation_id: str | None = None,
     ) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is TaskStatus.COMPLETED and task.is_owned_by(me.name):
@@ -236,6 +244,7 @@ class TaskVerbs:
     async def fail_task(
         tx: Transaction, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
     ) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is TaskStatus.FAILED and task.is_owned_by(me.name):
@@ -253,6 +262,7 @@ class TaskVerbs:
     async def release_task(
         tx: Transaction, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None
     ) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by, team_must_live=False)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is TaskStatus.PENDING:
@@ -267,6 +277,7 @@ class TaskVerbs:
     async def retry_task(
         tx: Transaction, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None
     ) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is not TaskStatus.FAILED:
@@ -293,6 +304,7 @@ class TaskVerbs:
 
     @write
     async def delete_task(tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
+        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         check_transition(task, TaskStatus.DELETED, name=me.name, leads=me.leads)
@@ -552,6 +564,8 @@ async def _finish(
 
 
 async def _release_dependents(tx: Transaction, blocker: Task, me: Member) -> None:
+    if not blocker.blocks:
+        return
     freed = await tx.settle_blocker(blocker.team_id, blocker.id, is_open=False)
     for task in freed:
         tx.record(task.team_id, EventKind.TASK_UNBLOCKED, me.name, task=task.id, by=blocker.id)

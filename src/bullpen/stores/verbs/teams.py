@@ -28,31 +28,9 @@ class TeamVerbs:
         settings: Mapping[str, Any] | None = None,
         operation_id: str | None = None,
     ) -> Team:
-        key = name_key(check_name(name, what="team name"))
-        if await tx.find_live_team(key) is not None:
-            raise Conflict(f"there is a live team {name!r} already: use it, or delete it first")
-        team = await tx.insert(
-            Team(
-                id=0,
-                name=name,
-                generation=await tx.count_generations(key) + 1,
-                goal=clean(goal, what="goal"),
-                settings=encode(settings or {}),
-                created_at=tx.now,
-            )
-        )
-        for reserved, kind in ((LEAD, MemberKind.LEAD), (USER, MemberKind.USER)):
-            await tx.insert(
-                Member(
-                    team_id=team.id,
-                    name=reserved,
-                    kind=kind,
-                    role=reserved,
-                    status=MemberStatus.IDLE,
-                    created_at=tx.now,
-                    status_at=tx.now,
-                )
-            )
+        team = await enter_team(tx, name, goal=goal, settings=encode(settings or {}))
+        await enter_reserved(tx, team, LEAD, MemberKind.LEAD)
+        await enter_reserved(tx, team, USER, MemberKind.USER)
         tx.record(team.id, EventKind.TEAM_CREATED, USER, name=name, goal=team.goal, generation=team.generation)
         return team
 
@@ -116,6 +94,37 @@ class TeamVerbs:
         deleted = await tx.find(Team, team.id)
         assert deleted is not None
         return deleted
+
+
+async def enter_team(tx: Transaction, name: str, *, goal: str, settings: Mapping[str, Any]) -> Team:
+    """A new team, yet without members; the first that a verb writes."""
+    key = name_key(check_name(name, what="team name"))
+    if await tx.find_live_team(key) is not None:
+        raise Conflict(f"there is a live team {name!r} already: use it, or delete it first")
+    return await tx.insert(
+        Team(
+            id=0,
+            name=name,
+            generation=await tx.count_generations(key) + 1,
+            goal=clean(goal, what="goal"),
+            settings=settings,
+            created_at=tx.now,
+        )
+    )
+
+
+async def enter_reserved(tx: Transaction, team: Team, name: str, kind: MemberKind) -> Member:
+    return await tx.insert(
+        Member(
+            team_id=team.id,
+            name=name,
+            kind=kind,
+            role=name,
+            status=MemberStatus.IDLE,
+            created_at=tx.now,
+            status_at=tx.now,
+        )
+    )
 
 
 async def _renamed(tx: Transaction, team: Team, name: str, actor: str) -> Team:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef, MemberStatus
@@ -22,6 +23,7 @@ from bullpen.domain.transcript import (
 )
 from bullpen.errors import Conflict, NotFound
 from bullpen.stores.transaction import Lock, Transaction
+from bullpen.stores.verbs.budgets import foresee_settlement, settle
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.members import change_status, merged_counters
 from bullpen.stores.verbs.post import post
@@ -37,32 +39,29 @@ class TranscriptVerbs:
         content: Any,
         *,
         calls: Sequence[NewCall] = (),
+        counters: Mapping[str, Any] | None = None,
+        settlement: Settlement | None = None,
         operation_id: str | None = None,
     ) -> Turn:
-        _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        key = name_key(by.name)
+        tx.foresee(tx.last_seq(by.team_id, key))
+        tx.foresee(*(tx.find(ToolCall, by.team_id, key, call.call_id) for call in calls))
+        if settlement is not None:
+            foresee_settlement(tx, by, settlement)
+        team, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
         turn = await append_turn(tx, me, kind, content)
-        for position, call in enumerate(calls):
-            if await tx.find(ToolCall, me.team_id, me.key, call.call_id) is not None:
-                raise Conflict(f"{me.name} has used the tool call id {call.call_id!r} before")
-            await tx.insert(
-                ToolCall(
-                    team_id=me.team_id,
-                    member=me.name,
-                    call_id=call.call_id,
-                    turn_seq=turn.seq,
-                    position=position,
-                    name=call.name,
-                    arguments=encode(call.arguments),
-                    incarnation=me.incarnation,
-                    queued_at=tx.now,
-                )
-            )
+        await _queue_calls(tx, me, turn, calls)
+        if counters:
+            await tx.update(replace(me, counters=merged_counters(me, counters)))
+        if settlement is not None:
+            # At the end: who holds the team's account locks nothing more.
+            await settle(tx, team, me, settlement)
         return turn
 
     @write
     async def start_call(tx: Transaction, by: MemberRef, call_id: str) -> ToolCall:
         _, me = await fenced(tx, by, team_must_live=False)
-        call = await _get_call(tx, me, call_id)
+        call = await get_call(tx, me, call_id)
         started = replace(step_call(call, CallState.STARTED, at=tx.now), incarnation=me.incarnation)
         await tx.update(started)
         tx.record(me.team_id, EventKind.TOOL_CALL_STARTED, me.name, call=call_id, tool=call.name)
@@ -73,16 +72,16 @@ class TranscriptVerbs:
         tx: Transaction, by: MemberRef, call_id: str, result: str, *, is_error: bool = False
     ) -> ToolCall:
         _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
-        call = await _get_call(tx, me, call_id)
+        call = await get_call(tx, me, call_id)
         if call.state is CallState.FINISHED:
             return call
-        return await _finish_call(tx, me, call, CallState.FINISHED, clean(result, what="tool result"), is_error)
+        return await close_call(tx, me, call, CallState.FINISHED, clean(result, what="tool result"), is_error)
 
     @write
     async def interrupt_calls(tx: Transaction, by: MemberRef) -> list[ToolCall]:
         _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
         return [
-            await _finish_call(tx, me, call, CallState.INTERRUPTED, INTERRUPTED_TEXT, True)
+            await close_call(tx, me, call, CallState.INTERRUPTED, INTERRUPTED_TEXT, True)
             for call in await tx.list_calls(me.team_id, me.key, open_only=True)
             if call.state is CallState.STARTED and call.incarnation != me.incarnation
         ]
@@ -120,6 +119,27 @@ class TranscriptVerbs:
         return await tx.list_calls(team_id, name_key(name), open_only)
 
 
+async def _queue_calls(tx: Transaction, me: Member, turn: Turn, calls: Sequence[NewCall]) -> None:
+    used: set[str] = set()
+    for position, call in enumerate(calls):
+        if call.call_id in used or await tx.find(ToolCall, me.team_id, me.key, call.call_id) is not None:
+            raise Conflict(f"{me.name} has used the tool call id {call.call_id!r} before")
+        used.add(call.call_id)
+        await tx.insert(
+            ToolCall(
+                team_id=me.team_id,
+                member=me.name,
+                call_id=call.call_id,
+                turn_seq=turn.seq,
+                position=position,
+                name=call.name,
+                arguments=encode(call.arguments),
+                incarnation=me.incarnation,
+                queued_at=tx.now,
+            )
+        )
+
+
 async def append_turn(tx: Transaction, me: Member, kind: str, content: Any) -> Turn:
     """`me` is locked for change, so the next number is its own."""
     turn = await tx.insert(
@@ -137,14 +157,14 @@ async def append_turn(tx: Transaction, me: Member, kind: str, content: Any) -> T
     return turn
 
 
-async def _get_call(tx: Transaction, me: Member, call_id: str) -> ToolCall:
+async def get_call(tx: Transaction, me: Member, call_id: str) -> ToolCall:
     call = await tx.find(ToolCall, me.team_id, me.key, call_id, lock=Lock.UPDATE)
     if call is None:
         raise NotFound(f"{me.name} has no tool call {call_id!r}")
     return call
 
 
-async def _finish_call(
+async def close_call(
     tx: Transaction, me: Member, call: ToolCall, state: CallState, result: str, is_error: bool
 ) -> ToolCall:
     finished = step_call(call, state, at=tx.now, result=result, is_error=is_error)

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.member import MemberRef
 from bullpen.domain.task import CheckRun, TaskChanges
@@ -108,6 +109,10 @@ def _numbers_in(value: Any) -> Iterable[int]:
             return (*value.add_blocked_by, *value.remove_blocked_by, *value.add_blocks)
         case CheckRun():
             return (value.task_id, value.attempt)
+        case Settlement():
+            used = value.usage
+            tokens = (used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
+            return (value.reservation_id, *tokens)
     return ()
 
 

@@ -70,6 +70,11 @@ async def offer(tx: Transaction, tasks: Iterable[Task]) -> None:
         await _wake_claimers(tx, team_id, role_key, count)
 
 
+def foresee_offer(tx: Transaction, team_id: int, role_key: str) -> None:
+    """A new task of this role is about to be offered to whoever is idle."""
+    tx.foresee(tx.list_claimers(team_id, role_key, (MemberStatus.IDLE,), 1, Lock.SHARE))
+
+
 async def _wake_owner(tx: Transaction, task: Task) -> None:
     assert task.owner_key is not None
     owner = await tx.find(Member, task.team_id, task.owner_key, lock=Lock.SHARE)
