@@ -8,6 +8,7 @@ what is allowed.
 from __future__ import annotations
 
 import os
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,8 @@ S = TypeVar("S")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 _PLAIN = Allowed("")
+_PATTERN = re.compile(r"[A-Za-z_*][\w*-]*|(bash|check):\s*\S.*", re.ASCII | re.DOTALL | re.IGNORECASE)
+_LISTS = {"variable": "a list of names of variables", "pattern": 'a list of patterns such as "bash:git push"'}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class Origin:
     is_text: bool = False
     """Every value is a text: `60`, `true`, `a,b`."""
     is_stored: bool = False
-    """Written by some version of Bullpen: keys that this one does not know are passed over, null is none."""
+    """Written by some version of Bullpen: what this one does not know or does not store is passed over."""
 
     @property
     def prefix(self) -> str:
@@ -84,7 +87,8 @@ def read_table(
     known = describe(section)
     for key, value in table.items():
         if key in known:
-            yield from _read_field(known[key], value, origin, (*path, key))
+            if not (origin.is_stored and known[key].allowed.is_local):
+                yield from _read_field(known[key], value, origin, (*path, key))
         elif not origin.is_stored:
             raise UsageError(f"{origin.prefix}there is no setting {dotted((*path, key))}{_instead(section, path, key)}")
 
@@ -187,6 +191,8 @@ def _is_text(value: Any, allowed: Allowed) -> bool:
         return bool(NAME_PATTERN.fullmatch(value)) and name_key(value) not in RESERVED_NAMES
     if allowed.kind == "variable":
         return value.isascii() and value.isidentifier()
+    if allowed.kind == "pattern":
+        return bool(_PATTERN.fullmatch(value))
     return True
 
 
@@ -249,7 +255,7 @@ def allowed_words(field: Described) -> str:
     elif choices := choices_of(hint):
         words = "one of " + ", ".join(f'"{choice}"' for choice in choices)
     elif typing.get_origin(hint) is tuple:
-        words = "a list of names of variables" if allowed.kind == "variable" else "a list of texts"
+        words = _LISTS.get(allowed.kind, "a list of texts")
     elif allowed.kind == "name":
         words = f"a name of letters, digits, '-' and '_' other than {', '.join(sorted(RESERVED_NAMES))}"
     return f'{words} or "none"' if field.is_optional else words

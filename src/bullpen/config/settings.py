@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
     example: Any = None
     is_local: bool = False
     is_required: bool = False
-    kind: Literal["", "store", "model", "name", "variable"] = ""
+    kind: Literal["", "store", "model", "name", "variable", "pattern"] = ""
 
 
 def setting(default: Any, about: str, **allowed: Any) -> Any:
@@ -140,14 +140,17 @@ class SandboxSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionSettings:
-    """What a member may do unasked: patterns of tools (`write_file`) and of commands (`bash:git push`).
+    """What a member may do unasked.
 
-    `deny` beats `ask`, `ask` beats `allow`, and each of them beats what holds without it.
+    A pattern is a tool (`write_file`), the first words of a command (`bash:git push`), `network`, or `*`; a `*` also
+    stands for any characters in a word. `bash:` speaks of every command, of the checks of tasks too. `deny` beats
+    `ask`, `ask` beats `allow`. Without a pattern, in bubblewrap only what leaves the workspace asks (`git push`,
+    `npm publish` and the like); without bubblewrap every command asks.
     """
 
-    allow: tuple[str, ...] = setting((), "Done without asking.", example=["bash:git push origin"])
-    ask: tuple[str, ...] = setting((), "Asked of you.", example=["bash:docker"])
-    deny: tuple[str, ...] = setting((), "Refused.", example=["bash:git push --force"])
+    allow: tuple[str, ...] = setting((), "Done without asking.", example=["bash:git push origin"], kind="pattern")
+    ask: tuple[str, ...] = setting((), "Asked of you.", example=["bash:docker"], kind="pattern")
+    deny: tuple[str, ...] = setting((), "Refused.", example=["bash:git push --force"], kind="pattern")
     timeout_seconds: float = setting(
         300.0, "A question that nobody has answered by then is answered with no.", maximum=MAX_SECONDS
     )
