@@ -54,7 +54,7 @@ def has_open_calls(turns: Sequence[Turn]) -> bool:
 async def _settle_begun(agent: Agent, begun: Sequence[ToolCall]) -> None:
     for call in begun:
         prepared = _prepared(agent, call)
-        if isinstance(prepared, Prepared) and prepared.tool.is_repeatable:
+        if isinstance(prepared, Prepared) and prepared.tool.may_repeat(prepared.arguments):
             await _finish(agent, call, await run_tool(_context(agent, call), prepared), prepared.remarks)
     if begun:
         await agent.store.interrupt_calls(agent.ref)

@@ -14,16 +14,18 @@ from __future__ import annotations
 import asyncio
 
 from bullpen.agent.agent import Agent
-from bullpen.agent.calls import run_open_calls
+from bullpen.agent.calls import has_open_calls, run_open_calls
 from bullpen.agent.identity import roster_text
 from bullpen.agent.turn import Ending, take_turn
 from bullpen.domain.member import Autonomy, MemberStatus
 from bullpen.domain.message import escape
 from bullpen.domain.request import digest_of
 from bullpen.domain.task import Task
+from bullpen.domain.transcript import TurnKind
 from bullpen.errors import Conflict, ShuttingDown
 from bullpen.sandbox import ProcessIdentity
 from bullpen.store import Bell
+from bullpen.tools.backgrounds import Backgrounds
 from bullpen.tools.render import task_frame
 
 # What wakes the lead is gathered for so long: one turn for a burst of mail.
@@ -76,9 +78,14 @@ async def recover(agent: Agent) -> None:
         agent.must_reintroduce = False
     await run_open_calls(agent)
     await agent.refresh()
-    if agent.counters.get("phase") and agent.must_reintroduce:
+    if agent.counters.get("phase") and agent.must_reintroduce and not _has_spoken(agent):
         agent.must_reintroduce = False
         await agent.tell(f"You were restarted.\n\n<identity>{await agent.identity()}</identity>")
+
+
+def _has_spoken(agent: Agent) -> bool:
+    """Its last word was said before the restart: there is nothing to ask the model again."""
+    return bool(agent.turns) and agent.turns[-1].kind == TurnKind.ASSISTANT and not has_open_calls(agent.turns)
 
 
 # -- work ---------------------------------------------------------------------------------------------------
@@ -125,6 +132,9 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
 
 
 async def _leave(agent: Agent, reason: str) -> None:
+    backgrounds = agent.known(Backgrounds)
+    if backgrounds is not None:
+        await backgrounds.stop_all()
     agent.member = await agent.store.shut_down_member(agent.ref, reason=reason)
 
 

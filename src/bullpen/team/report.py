@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from bullpen.domain.budget import Account
 from bullpen.domain.member import Liveness, Member, Worker
-from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.task import Evidence, Task, TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +32,14 @@ class Outcome(StrEnum):
     BUDGET = "budget"
     TIME = "time"
     ERROR = "error"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What became of the board. `text` is the lead's last word, `lines` say what a run that did not end well waits
-    for, `accounts` what was spent (the team's first)."""
+    for, `accounts` what was spent (the team's first), `files` what has changed, `check` how the check of the
+    whole ended."""
 
     team: str
     tasks: tuple[Task, ...]
@@ -46,6 +48,8 @@ class Report:
     lines: tuple[str, ...] = ()
     accounts: tuple[Account, ...] = ()
     seconds: float = 0.0
+    files: tuple[str, ...] = ()
+    check: Evidence | None = None
 
     def with_status(self, status: TaskStatus) -> list[Task]:
         return [task for task in self.tasks if task.status is status]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bullpen.agent.asking import BUDGET_SPENT
 from bullpen.agent.context import decode_reply
 from bullpen.agent.house import House, Listener, Models, OpenModel
+from bullpen.config import Settings
 from bullpen.domain.member import LEAD, MemberKind
 from bullpen.domain.prompt import TextPart
 from bullpen.domain.standing import Snapshot, Standing, Verdict
+from bullpen.domain.task import Evidence
 from bullpen.domain.transcript import TurnKind
 from bullpen.maintenance.standing import SETTLING_SECONDS, StandingWatch
 from bullpen.providers import open_provider
+from bullpen.sandbox import SandboxSpec
+from bullpen.sandboxes import open_sandbox
 from bullpen.stores.place import place_of
+from bullpen.team.changes import changed_files, take_stock
 from bullpen.team.report import Outcome, Report
 from bullpen.worker.host import LEASE_SECONDS
 from bullpen.worker.worker import Worker
@@ -24,6 +29,9 @@ from bullpen.worker.worker import Worker
 if TYPE_CHECKING:
     from bullpen.team.team import Team
 
+CHECK_ATTEMPTS = 3
+CHECK_SECONDS = 600.0
+TAIL_CHARACTERS = 4_000
 LOOK_AGAIN_SECONDS = 5.0
 SLOTS = 1_000
 
@@ -53,17 +61,53 @@ class Hosting:
         )
         return Worker(house, slots=SLOTS, team_id=team.id, lease_seconds=self.lease_seconds)
 
-    async def run(self, team: Team, *, max_minutes: float | None = None) -> Report:
-        """Host it until it is over."""
+    async def run(self, team: Team, *, max_minutes: float | None = None, check: str | None = None) -> Report:
+        """Host it until it is over. `check` decides whether its goal is reached: while it fails the lead is told."""
         began = team.store.clock.monotonic()
+        stock = await take_stock(self.workspace)
+        evidence: Evidence | None = None
         async with self.worker(team) as worker:
             try:
                 async with asyncio.timeout(None if max_minutes is None else max_minutes * 60):
                     outcome, lines = await _until_over(team, worker)
+                    for attempt in range(1, CHECK_ATTEMPTS + 1):
+                        if outcome is not Outcome.DONE or check is None:
+                            break
+                        evidence = await self._run_check(team, worker, check)
+                        if evidence.exit_code == 0:
+                            break
+                        if attempt == CHECK_ATTEMPTS:
+                            outcome, lines = Outcome.FAILED, (f"`{check}` exits {evidence.exit_code}", evidence.tail)
+                            break
+                        await _tell_of_check(team, evidence)
+                        outcome, lines = await _until_over(team, worker)
             except TimeoutError:
                 outcome, lines = Outcome.TIME, (f"{max_minutes:g} minutes are over",)
-        seconds = team.store.clock.monotonic() - began
-        return await make_report(team, outcome, lines, seconds)
+        report = await make_report(team, outcome, lines, team.store.clock.monotonic() - began)
+        return replace(report, files=await changed_files(self.workspace, stock), check=evidence)
+
+    async def _run_check(self, team: Team, worker: Worker, check: str) -> Evidence:
+        """In a sandbox like a member's, which sees the workspace as it is."""
+        settings = Settings.from_mapping(team.record.settings)
+        private = worker.house.state_directory / "members" / str(team.id) / "check"
+        private.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spec = SandboxSpec(
+            member="check", workspace=self.workspace, private_directory=private, hidden=worker.house.hidden
+        )
+        async with open_sandbox(spec, kind=settings.sandbox.kind) as sandbox:
+            result = await sandbox.run(check, timeout_seconds=CHECK_SECONDS)
+        return Evidence(
+            command=check,
+            exit_code=result.exit_code,
+            tail=result.output[-TAIL_CHARACTERS:],
+            seconds=result.seconds,
+            checked_at=team.store.clock.now(),
+        )
+
+
+async def _tell_of_check(team: Team, evidence: Evidence) -> None:
+    text = f"The goal is not reached: its check `{evidence.command}` exits {evidence.exit_code}.\n{evidence.tail}"
+    await team.store.notify(team.id, LEAD, text)
 
 
 async def _until_over(team: Team, worker: Worker) -> tuple[Outcome, tuple[str, ...]]:

@@ -12,7 +12,6 @@ from bullpen.clock import Clock
 from bullpen.domain.budget import Account
 from bullpen.domain.event import Event
 from bullpen.domain.member import (
-    LEAD,
     USER,
     Autonomy,
     Member,
@@ -29,6 +28,7 @@ from bullpen.errors import Conflict, LeaseLost, NotFound
 from bullpen.maintenance import Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
+from bullpen.team.beginning import wake_lead
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
 from bullpen.worker.host import LEASE_SECONDS, Host
@@ -307,15 +307,14 @@ class Team:
     def follow_events(self, *, after: str = BEGINNING) -> AsyncIterator[Event]:
         return self.store.follow_events(self.id, after=after)
 
-    async def run(self, goal: str = "", *, max_minutes: float | None = None) -> Report:
+    async def run(self, goal: str = "", *, max_minutes: float | None = None, check: str | None = None) -> Report:
         """Give the lead a goal (or go on with what there is) and host the team until it is reached, or it cannot go on.
 
-        Leaving, by return or by cancellation, lets the team rest: the next `run` goes on.
+        `check` is a command that decides whether it is reached. Leaving, by return or by
+        cancellation, lets the team rest: the next `run` goes on.
         """
-        await self.store.want_member(self._me, LEAD)
-        if goal:
-            await self.send(LEAD, goal)
-        return await self._hosting().run(self, max_minutes=max_minutes)
+        await wake_lead(self.store, self.id, goal)
+        return await self._hosting().run(self, max_minutes=max_minutes, check=check)
 
     async def wait_until_done(self, *, timeout_seconds: float | None = None) -> Report:
         """Until every task is completed, failed or deleted; TimeoutError. A team that this process hosts may also

@@ -1,0 +1,56 @@
+"""Which files a run has changed: by what git says before and after. Nothing where there is no repository."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+# The repository is the user's, its configuration too: nothing of it may run here, and nothing is written.
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
+
+
+async def take_stock(workspace: Path) -> frozenset[tuple[str, str]]:
+    """What differs from HEAD, each with what it is now."""
+    listing = await _git(workspace, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    if listing is None:
+        return frozenset()
+    paths = [entry[3:] for entry in listing.split("\0") if len(entry) > 3]
+    head = await _git(workspace, "rev-parse", "HEAD") or ""
+    return frozenset({("", head.strip()), *((path, _mark(workspace / path)) for path in paths)})
+
+
+async def changed_files(workspace: Path, before: frozenset[tuple[str, str]]) -> tuple[str, ...]:
+    after = await take_stock(workspace)
+    changed = {path for path, _ in before ^ after if path}
+    heads = [dict(stock).get("", "") for stock in (before, after)]
+    if all(heads) and heads[0] != heads[1]:
+        committed = await _git(workspace, "diff", "--name-only", "-z", heads[0], heads[1]) or ""
+        changed |= {path for path in committed.split("\0") if path}
+    return tuple(sorted(changed))
+
+
+def _mark(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return "gone"
+    return f"{found.st_mtime_ns} {found.st_size}"
+
+
+async def _git(workspace: Path, *words: str) -> str | None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "git",
+            *_SAFE,
+            *words,
+            cwd=workspace,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    output, _ = await process.communicate()
+    return output.decode("utf-8", "surrogateescape") if process.returncode == 0 else None

@@ -1,0 +1,262 @@
+"""What is going on in a team, folded from its log: what every live view shows and the report counts.
+
+Pure. Fed with the same events it says the same, whoever looks and whenever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bullpen.domain.event import Event, EventKind
+from bullpen.domain.member import LEAD, MemberStatus
+from bullpen.domain.task import TaskStatus
+from bullpen.domain.text import name_key
+
+
+@dataclass(slots=True)
+class MemberProgress:
+    name: str
+    role: str | None = None
+    status: str = MemberStatus.WANTED
+    reason: str = ""
+    task: int | None = None
+    tool: str = ""
+    """What it runs just now; empty while it thinks."""
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    busy_seconds: float = 0.0
+    busy_since: datetime | None = None
+
+    def busy_until(self, moment: datetime) -> float:
+        if self.busy_since is None:
+            return self.busy_seconds
+        return self.busy_seconds + max((moment - self.busy_since).total_seconds(), 0.0)
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    id: int
+    subject: str
+    status: str = TaskStatus.PENDING
+    owner: str | None = None
+    is_verifying: bool = False
+    blocked_by: set[int] = field(default_factory=set)
+    claimed_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class RequestProgress:
+    id: int
+    kind: str
+    asker: str
+    asked: str
+    text: str
+
+
+class Progress:
+    def __init__(self) -> None:
+        self.team = ""
+        self.goal = ""
+        self.members: dict[str, MemberProgress] = {}
+        self.tasks: dict[int, TaskProgress] = {}
+        self.requests: dict[int, RequestProgress] = {}
+        self.messages = 0
+        self.is_deleted = False
+        self.began_at: datetime | None = None
+        self.last_at: datetime | None = None
+        self.position = ""
+        """Of the last event that was followed."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(member.tokens for member in self.members.values())
+
+    @property
+    def cost_usd(self) -> float:
+        return sum(member.cost_usd for member in self.members.values())
+
+    @property
+    def calls(self) -> int:
+        return sum(member.calls for member in self.members.values())
+
+    @property
+    def coordination_share(self) -> float:
+        """The lead's part of all tokens: what it costs to have a team at all."""
+        lead = self.members.get(LEAD)
+        return lead.tokens / self.tokens if lead is not None and self.tokens else 0.0
+
+    def count(self, status: TaskStatus) -> int:
+        return sum(task.status == status for task in self.tasks.values())
+
+    def seconds_until(self, moment: datetime) -> float:
+        return 0.0 if self.began_at is None else max((moment - self.began_at).total_seconds(), 0.0)
+
+    def follow(self, event: Event) -> None:
+        """One more event. Kinds that are not known here change nothing."""
+        self.began_at = self.began_at or event.at
+        self.last_at = event.at
+        self.position = event.position
+        change = _CHANGES.get(event.kind)
+        if change is not None:
+            change(self, event, event.data)
+
+    def member(self, name: str) -> MemberProgress:
+        return self.members.setdefault(name_key(name), MemberProgress(name))
+
+    def task(self, data: Mapping[str, Any]) -> TaskProgress:
+        number = int(data["task"])
+        return self.tasks.setdefault(number, TaskProgress(number, str(data.get("subject", ""))))
+
+    def set_status(self, name: str, status: str, at: datetime, reason: str = "") -> MemberProgress:
+        member = self.member(name)
+        member.busy_seconds, member.busy_since = member.busy_until(at), None
+        member.status, member.reason = status, reason
+        if status == MemberStatus.WORKING:
+            member.busy_since = at
+        else:
+            member.tool = ""
+        return member
+
+
+# -- what each event changes -------------------------------------------------------------------------------
+
+
+def _team(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.team = str(data.get("name", progress.team))
+    progress.goal = str(data.get("goal") or progress.goal)
+
+
+def _team_deleted(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.is_deleted = True
+
+
+def _spawned(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    member = progress.member(data["member"])
+    member.role = data.get("role") or member.role
+
+
+def _hosted(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.set_status(data["member"], MemberStatus.WORKING, event.at)
+
+
+def _wanted(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.set_status(data["member"], MemberStatus.WANTED, event.at, data.get("reason", ""))
+
+
+def _status(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.set_status(data["member"], data["status"], event.at, data.get("reason", ""))
+
+
+def _shut_down(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.set_status(data["member"], MemberStatus.SHUTDOWN, event.at, data.get("reason", ""))
+
+
+def _lapsed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.set_status(data["member"], data.get("status", MemberStatus.WANTED), event.at, data.get("reason", ""))
+
+
+def _task_created(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    task = progress.task(data)
+    task.subject = data.get("subject", task.subject)
+    task.blocked_by = set(data.get("blocked_by", ()))
+
+
+def _task_claimed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    task = progress.task(data)
+    task.status, task.owner, task.claimed_at = TaskStatus.IN_PROGRESS, data.get("owner"), event.at
+    if task.owner:
+        progress.member(task.owner).task = task.id
+
+
+def _task_assigned(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.task(data).owner = data.get("owner")
+
+
+def _task_to(status: TaskStatus) -> Any:
+    def change(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+        task = progress.task(data)
+        if task.owner:
+            owner = progress.member(task.owner)
+            owner.task = None if owner.task == task.id else owner.task
+        task.status, task.is_verifying = status, False
+        if status is TaskStatus.PENDING:
+            task.owner = None
+        if status in (TaskStatus.COMPLETED, TaskStatus.DELETED):
+            for other in progress.tasks.values():
+                other.blocked_by.discard(task.id)
+
+    return change
+
+
+def _check_started(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.task(data).is_verifying = True
+
+
+def _check_finished(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.task(data).is_verifying = False
+
+
+def _message(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.messages += 1
+
+
+def _call_started(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    about = data.get("about")
+    progress.member(event.actor).tool = f"{data['tool']} {about}" if about else str(data["tool"])
+
+
+def _call_finished(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.member(event.actor).tool = ""
+
+
+def _answered(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    member = progress.member(data["member"])
+    member.calls += 1
+    member.tokens += int(data.get("input_tokens", 0)) + int(data.get("output_tokens", 0))
+    member.cost_usd += float(data.get("cost_usd", 0.0))
+
+
+def _request_opened(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    number = int(data["request"])
+    progress.requests[number] = RequestProgress(
+        number, str(data["request_kind"]), str(data["asker"]), str(data["asked"]), str(data.get("text", ""))
+    )
+
+
+def _request_closed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.requests.pop(int(data["request"]), None)
+
+
+_CHANGES: Mapping[str, Any] = {
+    EventKind.TEAM_CREATED: _team,
+    EventKind.TEAM_RENAMED: _team,
+    EventKind.TEAM_DELETED: _team_deleted,
+    EventKind.MEMBER_SPAWNED: _spawned,
+    EventKind.MEMBER_JOINED: _hosted,
+    EventKind.MEMBER_WANTED: _wanted,
+    EventKind.MEMBER_HOSTED: _hosted,
+    EventKind.MEMBER_STATUS_CHANGED: _status,
+    EventKind.MEMBER_SHUT_DOWN: _shut_down,
+    EventKind.MEMBER_LAPSED: _lapsed,
+    EventKind.TASK_CREATED: _task_created,
+    EventKind.TASK_CHANGED: _task_created,
+    EventKind.TASK_CLAIMED: _task_claimed,
+    EventKind.TASK_ASSIGNED: _task_assigned,
+    EventKind.TASK_RELEASED: _task_to(TaskStatus.PENDING),
+    EventKind.TASK_RETRIED: _task_to(TaskStatus.PENDING),
+    EventKind.TASK_COMPLETED: _task_to(TaskStatus.COMPLETED),
+    EventKind.TASK_FAILED: _task_to(TaskStatus.FAILED),
+    EventKind.TASK_DELETED: _task_to(TaskStatus.DELETED),
+    EventKind.TASK_CHECK_STARTED: _check_started,
+    EventKind.TASK_CHECK_FINISHED: _check_finished,
+    EventKind.MESSAGE_SENT: _message,
+    EventKind.TOOL_CALL_STARTED: _call_started,
+    EventKind.TOOL_CALL_FINISHED: _call_finished,
+    EventKind.MODEL_ANSWERED: _answered,
+    EventKind.REQUEST_OPENED: _request_opened,
+    EventKind.REQUEST_CLOSED: _request_closed,
+}
