@@ -71,6 +71,10 @@ class Call:
                 self.note(f"created team {team.name!r} {self.place.words}")
                 yield team
 
+    @property
+    def named_team(self) -> str | None:
+        return self._name(None)
+
     def _name(self, argument: str | None) -> str | None:
         if argument and self._option and argument != self._option:
             raise UsageError(f"two teams are named, {argument!r} and --team {self._option!r}: say which")
@@ -96,6 +100,12 @@ class Call:
         page = Page(terminal_of())
         draw(page)
         print("\n".join(page.lines), flush=True)
+
+    def show_if(self, draw: Callable[[Page], bool]) -> None:
+        """One of many, if there is something to tell of it."""
+        page = Page(terminal_of())
+        if draw(page):
+            print("\n".join(page.lines), flush=True)
 
     def note(self, remark: str) -> None:
         """Beside the output: something that the user did not ask for and should know."""

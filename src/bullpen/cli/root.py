@@ -11,6 +11,8 @@ from bullpen.cli.options import Globals
 from bullpen.cli.parser import Entry, LazyGroup, imported
 
 COMMANDS = {
+    "run": Entry("Give a new team a goal, and watch it work.", imported("bullpen.cli.commands.run:run")),
+    "resume": Entry("Go on with a team that rests or crashed.", imported("bullpen.cli.commands.run:resume")),
     "task": Entry("The board: add, list, show, update, claim, done.", imported("bullpen.cli.commands.task:branch")),
     "send": Entry("Write to a member, or to everyone.", imported("bullpen.cli.commands.mail:send")),
     "inbox": Entry("Look at the mail of a member; looking never drains.", imported("bullpen.cli.commands.mail:inbox")),

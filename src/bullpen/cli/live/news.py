@@ -1,0 +1,176 @@
+"""The log as news: one line for what a person wants to hear of, nothing for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bullpen.cli.page import Page, Painted, Part
+from bullpen.cli.views.moment import clock
+from bullpen.domain.event import Event, EventKind
+from bullpen.domain.member import LEAD, USER
+from bullpen.domain.message import MessageType
+from bullpen.team.progress import Progress
+
+NAME_WIDTH = 9
+Parts = list[Part]
+
+
+def draw_news(page: Page, event: Event, progress: Progress) -> bool:
+    """False if there is nothing to tell. `progress` has followed this event already."""
+    tell = _NEWS.get(event.kind)
+    parts = None if tell is None else tell(event.data, progress, event)
+    if not parts:
+        return False
+    page.line(
+        Painted(clock(event.at, page.terminal.now), "dim"),
+        " ",
+        Painted(f"{_who(event):<{NAME_WIDTH}}", _style_of(_who(event))),
+        " ",
+        *parts,
+        is_cut=True,
+    )
+    return True
+
+
+def _who(event: Event) -> str:
+    return str(event.data.get("member") or event.actor)
+
+
+def _style_of(name: str) -> str:
+    """Always the same colour for the same name."""
+    if name == LEAD:
+        return "bold"
+    styles = ("cyan", "magenta", "blue", "yellow", "green")
+    return styles[sum(map(ord, name)) % len(styles)]
+
+
+def _subject(data: Mapping[str, Any], progress: Progress) -> str:
+    task = progress.tasks.get(int(data["task"]))
+    return f"#{data['task']} {task.subject if task is not None else ''}".strip()
+
+
+# -- what is told ---------------------------------------------------------------------------------------------
+
+
+def _spawned(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    role = f" as {data['role']}" if data.get("role") else ""
+    return [f"joins the team{role}"] if data.get("outcome") in (None, "created") else [f"is back{role}"]
+
+
+def _created(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    waits = data.get("blocked_by") or ()
+    after = f" (after {', '.join(f'#{number}' for number in waits)})" if waits else ""
+    return [f"adds #{data['task']} {data.get('subject', '')}{after}"]
+
+
+def _claimed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return ["takes ", Painted(_subject(data, progress), "cyan")]
+
+
+def _completed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    result = f": {data['result']}" if data.get("result") else ""
+    return [Painted("✓ ", "green"), Painted(_subject(data, progress), "green"), result]
+
+
+def _failed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return [Painted("✗ ", "red"), Painted(_subject(data, progress), "red"), reason]
+
+
+def _released(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [f"{_subject(data, progress)} is free again" + (f": {data['note']}" if data.get("note") else "")]
+
+
+def _checked(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    code = data.get("exit_code")
+    style = "green" if code == 0 else "yellow"
+    return [f"check of #{data['task']} ", Painted("passed" if code == 0 else f"failed (exit code {code})", style)]
+
+
+def _message(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    if data.get("type") in (MessageType.RESULT, MessageType.NOTICE) and data.get("to") != USER:
+        return []
+    if data.get("request"):
+        return []
+    style = "yellow" if data.get("to") == USER or data.get("type") == MessageType.ERROR else ""
+    return [Painted(f"→ {data.get('to')}: ", "dim"), Painted(str(data.get("text", "")), style)]
+
+
+def _asked(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    number, kind = data["request"], data["request_kind"]
+    return [Painted(f"asks {data['asked']} ({kind}, request {number}): ", "yellow"), str(data.get("text", ""))]
+
+
+def _decided(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    if data.get("approved") is None:
+        return [f"request {data['request']} is {data.get('status')}"]
+    verdict = Painted("approved", "green") if data["approved"] else Painted("rejected", "red")
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return [f"request {data['request']} of {data['asker']} ", verdict, reason]
+
+
+def _ended(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    text = str(data.get("result", ""))
+    if not text or (data.get("member") != LEAD and data.get("why") != "error"):
+        return []
+    return [Painted(text, "red" if data.get("why") == "error" else "bold")]
+
+
+def _lapsed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    if data.get("reason") == "its worker stopped":
+        return []
+    return [Painted(f"died ({data.get('reason', '')}) and is {data.get('status')}", "red")]
+
+
+def _hosted(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return ["goes on here, with its memory"] if int(data.get("incarnation", 1)) > 2 else []
+
+
+def _shut_down(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [Painted(f"shuts down ({data.get('reason', '')})", "dim")]
+
+
+def _background_ended(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [f"bg-{data.get('background', '?')} {data.get('state', 'ended')}"]
+
+
+def _budget(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [Painted(str(data.get("why") or data.get("text") or "the budget is nearly spent"), "yellow")]
+
+
+def _interrupted(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [Painted("is interrupted", "yellow")]
+
+
+def _deleted(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [f"deletes team {progress.team}"]
+
+
+def _named(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [f"calls the team {data.get('name', '')}"]
+
+
+_NEWS: Mapping[str, Callable[[Mapping[str, Any], Progress, Event], Parts]] = {
+    EventKind.TEAM_RENAMED: _named,
+    EventKind.TEAM_DELETED: _deleted,
+    EventKind.MEMBER_SPAWNED: _spawned,
+    EventKind.MEMBER_JOINED: _spawned,
+    EventKind.MEMBER_HOSTED: _hosted,
+    EventKind.MEMBER_LAPSED: _lapsed,
+    EventKind.MEMBER_SHUT_DOWN: _shut_down,
+    EventKind.MEMBER_INTERRUPTED: _interrupted,
+    EventKind.TASK_CREATED: _created,
+    EventKind.TASK_CLAIMED: _claimed,
+    EventKind.TASK_COMPLETED: _completed,
+    EventKind.TASK_FAILED: _failed,
+    EventKind.TASK_RELEASED: _released,
+    EventKind.TASK_CHECK_FINISHED: _checked,
+    EventKind.MESSAGE_SENT: _message,
+    EventKind.REQUEST_OPENED: _asked,
+    EventKind.REQUEST_CLOSED: _decided,
+    EventKind.PHASE_ENDED: _ended,
+    EventKind.BACKGROUND_ENDED: _background_ended,
+    EventKind.BUDGET_WARNED: _budget,
+    EventKind.BUDGET_REFUSED: _budget,
+}
