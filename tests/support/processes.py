@@ -38,6 +38,7 @@ PRELOADED = (
     "bullpen.stores.files",
     "bullpen.stores.postgresql",
     "tests.support.stores",
+    "tests.support.performance",
 )
 
 Role = Callable[..., Coroutine[Any, Any, None]]

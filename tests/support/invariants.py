@@ -1,0 +1,241 @@
+"""What must be true of a team whatever was killed: read from its log, its transcripts and what it left behind."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bullpen.agent.context import build_context
+from bullpen.domain.budget import TEAM_ACCOUNT
+from bullpen.domain.event import Event, EventKind
+from bullpen.domain.member import USER
+from bullpen.domain.message import Message, MessageType
+from bullpen.domain.prompt import AssistantMessage, CallPart, ChatMessage, ResultPart, TextPart
+from bullpen.domain.task import TaskStatus
+from bullpen.domain.transcript import INTERRUPTED_TEXT, CallState, ToolCall, Turn, TurnKind
+from bullpen.store import Store
+from tests.support.protocol_server import anthropic_format
+from tests.support.stores import all_events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """All that is known of a team that has ended."""
+
+    events: list[Event]
+    turns: dict[str, list[Turn]]
+    calls: dict[str, list[ToolCall]]
+    mail: list[Message]
+
+    def of(self, *kinds: EventKind) -> list[Event]:
+        return [event for event in self.events if event.kind in kinds]
+
+    @property
+    def interrupted(self) -> list[ToolCall]:
+        return [call for calls in self.calls.values() for call in calls if call.state is CallState.INTERRUPTED]
+
+
+async def past_of(store: Store, team_id: int) -> Past:
+    names = [member.name for member in await store.list_members(team_id)]
+    return Past(
+        events=await all_events(store, team_id),
+        turns={name: await store.list_turns(team_id, name) for name in names},
+        calls={name: await store.list_calls(team_id, name) for name in names},
+        mail=[message for name in names for message in await store.list_mail(team_id, name, limit=100_000)],
+    )
+
+
+async def check_invariants(store: Store, team_id: int, workspace: Path) -> Past:
+    past = await past_of(store, team_id)
+    await check_tasks(store, team_id, past)
+    check_mail(past)
+    check_calls(past)
+    check_effects(past, workspace)
+    check_incarnations(past)
+    for turns in past.turns.values():
+        check_legal(turns)
+    check_results(past)
+    await check_accounts(store, team_id, past)
+    return past
+
+
+# -- the board and the mail ---------------------------------------------------------------------------------
+
+
+async def check_tasks(store: Store, team_id: int, past: Past) -> None:
+    tasks = await store.list_tasks(team_id)
+    assert {task.status for task in tasks} == {TaskStatus.COMPLETED}
+    completed = Counter(event.data["task"] for event in past.of(EventKind.TASK_COMPLETED))
+    assert completed == {task.id: 1 for task in tasks}
+    created = Counter(event.data["task"] for event in past.of(EventKind.TASK_CREATED))
+    assert created == {task.id: 1 for task in tasks}, "a TaskCreate was done twice"
+    order = {event.data["task"]: place for place, event in enumerate(past.of(EventKind.TASK_COMPLETED))}
+    for task in tasks:
+        assert all(order[blocker] < order[task.id] for blocker in task.blocked_by)
+
+
+def check_mail(past: Past) -> None:
+    sent = Counter(event.data["message"] for event in past.of(EventKind.MESSAGE_SENT))
+    delivered = Counter(event.data["message"] for event in past.of(EventKind.MESSAGE_DELIVERED))
+    assert set(sent.values()) <= {1}
+    assert set(delivered.values()) <= {1}, "a message was delivered twice"
+    shown = Counter(
+        entry["message"]
+        for turns in past.turns.values()
+        for turn in turns
+        if turn.kind == TurnKind.MAIL
+        for entry in turn.content
+    )
+    assert shown == delivered, "what was delivered stands in a transcript once, and nothing else does"
+    lost = [
+        message for message in past.mail if message.recipient != USER and message.wakes and message.delivered_at is None
+    ]
+    assert not lost
+    assert sorted(message.id for message in past.mail) == sorted(sent)
+    written = Counter((message.sender, message.content) for message in past.mail if message.type is MessageType.MESSAGE)
+    asked = Counter(
+        (name, call.arguments["content"])
+        for name, calls in past.calls.items()
+        for call in calls
+        if call.name == "SendMessage" and call.state is CallState.FINISHED and not call.is_error
+    )
+    assert all(written[key] == count for key, count in asked.items()), "a message was lost, or sent twice"
+
+
+def check_results(past: Past) -> None:
+    """What a work phase ends with goes to the lead once."""
+    ended = Counter(
+        event.data["member"]
+        for event in past.of(EventKind.PHASE_ENDED)
+        if event.data["member"] != "lead" and event.data["result"].strip()
+    )
+    told = Counter(message.sender for message in past.mail if message.type is MessageType.RESULT)
+    assert told == ended
+
+
+# -- calls and what they did --------------------------------------------------------------------------------
+
+
+def check_calls(past: Past) -> None:
+    for name, calls in past.calls.items():
+        asked = [
+            part["call_id"]
+            for turn in past.turns[name]
+            if turn.kind == TurnKind.ASSISTANT
+            for part in turn.content["parts"]
+            if part["type"] == "call"
+        ]
+        answered = {
+            turn.content["call_id"]: turn.content["text"]
+            for turn in past.turns[name]
+            if turn.kind == TurnKind.TOOL_RESULT
+        }
+        count = sum(turn.kind == TurnKind.TOOL_RESULT for turn in past.turns[name])
+        assert sorted(asked) == sorted(answered) == sorted(call.call_id for call in calls)
+        assert count == len(answered), "a call has two results"
+        for call in calls:
+            assert call.state in (CallState.FINISHED, CallState.INTERRUPTED)
+            assert answered[call.call_id] == call.result
+            assert (call.state is CallState.INTERRUPTED) == (call.result == INTERRUPTED_TEXT)
+        ended = [event for event in past.of(EventKind.TOOL_CALL_FINISHED) if event.actor == name]
+        assert Counter(event.data["call"] for event in ended) == dict.fromkeys(asked, 1)
+
+
+def check_effects(past: Past, workspace: Path) -> None:
+    lines = Counter((workspace / "effects.txt").read_text().splitlines())
+    for call in [call for calls in past.calls.values() for call in calls]:
+        if call.name == "bash":
+            effect = call.arguments["command"].removeprefix("echo ").removesuffix(" >> effects.txt")
+            done = lines.pop(effect, 0)
+            assert done == 1 if call.state is CallState.FINISHED else done <= 1, (call, done)
+        elif call.name == "write_file" and call.state is CallState.FINISHED:
+            assert (workspace / call.arguments["path"]).read_text() == call.arguments["content"]
+    assert not lines, "something was done that nobody asked for"
+
+
+# -- who wrote ----------------------------------------------------------------------------------------------
+
+
+def check_incarnations(past: Past) -> None:
+    """In the order of the log: whoever writes is the incarnation that was hosted last, and has not lapsed since."""
+    by_seq = {(name, turn.seq): turn for name, turns in past.turns.items() for turn in turns}
+    living: dict[str, int | None] = {}
+    for event in past.events:
+        match event.kind:
+            case EventKind.MEMBER_HOSTED:
+                before = living.get(event.data["member"])
+                assert before is None, "hosted although somebody hosted it"
+                living[event.data["member"]] = event.data["incarnation"]
+            case EventKind.MEMBER_LAPSED | EventKind.MEMBER_SHUT_DOWN:
+                living[event.data["member"]] = None
+            case EventKind.TURN_RECORDED:
+                turn = by_seq[event.data["member"], event.data["seq"]]
+                assert turn.incarnation == living[event.data["member"]]
+            case EventKind.TOOL_CALL_STARTED | EventKind.TASK_COMPLETED | EventKind.PHASE_ENDED:
+                assert living[event.actor] is not None
+    for turns in past.turns.values():
+        assert [turn.seq for turn in turns] == list(range(1, len(turns) + 1))
+
+
+# -- what was sent to the model -----------------------------------------------------------------------------
+
+
+def check_legal(turns: Sequence[Turn]) -> None:
+    """Every request that led to a reply was legal, and so is the next one."""
+    for place, turn in enumerate(turns):
+        if turn.kind == TurnKind.ASSISTANT:
+            check_request(build_context(turns[:place]))
+    if turns:
+        messages = build_context(turns)
+        is_over = isinstance(messages[-1], AssistantMessage)
+        check_request(messages[:-1] if is_over else messages)
+
+
+def check_request(messages: Sequence[ChatMessage]) -> None:
+    body: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 1,
+        "tools": [{"name": "any", "input_schema": {"type": "object"}}],
+        "messages": [
+            {
+                "role": "assistant" if isinstance(message, AssistantMessage) else "user",
+                "content": [block for part in message.parts if (block := _block(part)) is not None],
+            }
+            for message in messages
+        ],
+    }
+    anthropic_format.hear(body, json.dumps(body))
+
+
+def _block(part: Any) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case CallPart():
+            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": dict(part.arguments)}
+        case ResultPart():
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": part.text, "is_error": part.is_error}
+    return None
+
+
+# -- money --------------------------------------------------------------------------------------------------
+
+
+async def check_accounts(store: Store, team_id: int, past: Past) -> None:
+    """What was spent is what the log says of each reservation: answered, or written off after a death."""
+    team, *members = await store.list_accounts(team_id)
+    assert team.member_key == TEAM_ACCOUNT
+    answered, written_off = past.of(EventKind.MODEL_ANSWERED), past.of(EventKind.BUDGET_WRITTEN_OFF)
+    settled = [event.data["reservation"] for event in (*answered, *written_off)]
+    assert len(settled) == len(set(settled)), "a reservation was settled twice"
+    assert team.calls == len(settled)
+    assert team.input_tokens == sum(event.data["input_tokens"] for event in answered) + sum(
+        event.data["tokens"] for event in written_off
+    )
+    assert team.output_tokens == sum(event.data["output_tokens"] for event in answered)
+    for field in ("calls", "input_tokens", "output_tokens", "open_calls", "open_tokens"):
+        assert getattr(team, field) == sum(getattr(member, field) for member in members), field
