@@ -587,6 +587,13 @@ class Store(Protocol):
         sent along as mail."""
         ...
 
+    async def want_compaction(
+        self, by: MemberRef, name: str, focus: str = "", *, operation_id: str | None = None
+    ) -> Member:
+        """Lead only. Before its next request it is to compress its memory: `counters["compact"]` says what it must
+        keep above all. UsageError for one who has no transcript here."""
+        ...
+
     async def succeed_team(
         self,
         by: MemberRef,

@@ -37,6 +37,8 @@ async def keep_within_limits(agent: Agent) -> None:
     if calls:
         await agent.record(TurnKind.PRUNING, {"calls": list(calls)})
     focus, agent.wants_compaction = agent.wants_compaction, None
+    # Its own wish, or somebody else's, which stands in its row.
+    focus = agent.counters.get("compact") if focus is None else focus
     if focus is not None or context_tokens(agent.turns) > compaction_limit(agent.provider.limits):
         await compact(agent, focus=focus or "")
 
@@ -46,7 +48,9 @@ async def compact(agent: Agent, *, focus: str = "") -> None:
     plan = plan_compaction(
         agent.turns, agent.provider.limits, identity=await agent.identity(), summary=summary, state=await _state(agent)
     )
-    await agent.record(TurnKind.COMPACTION, {"text": plan.text, "keep_from": plan.keep_from})
+    await agent.record(
+        TurnKind.COMPACTION, {"text": plan.text, "keep_from": plan.keep_from}, counters={"compact": None}
+    )
     agent.must_reintroduce = False
 
 

@@ -240,6 +240,9 @@ async def _begin_with_prompt(agent: Agent) -> bool:
 
 async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
     """What it is told first, and that a phase is open: one step. Mail follows by itself."""
+    await agent.refresh()
+    # Whoever interrupted it while it rested has cut off nothing, and not what begins here.
+    agent.was_interrupted()
     opening: list[str] = []
     if agent.must_reintroduce:
         opening.append(f"<identity>{await agent.identity()}</identity>")

@@ -30,6 +30,7 @@ class EventKind(StrEnum):
     MEMBER_SHUT_DOWN = "MemberShutDown"
     MEMBER_LAPSED = "MemberLapsed"
     MEMBER_INTERRUPTED = "MemberInterrupted"
+    COMPACTION_WANTED = "CompactionWanted"
     TASK_CREATED = "TaskCreated"
     TASK_CHANGED = "TaskChanged"
     TASK_ASSIGNED = "TaskAssigned"

@@ -69,7 +69,7 @@ class Hosting:
         async with self.worker(team) as worker:
             try:
                 async with asyncio.timeout(None if max_minutes is None else max_minutes * 60):
-                    outcome, lines = await _until_over(team, worker)
+                    outcome, lines = await self._until_over(team, worker)
                     for attempt in range(1, CHECK_ATTEMPTS + 1):
                         if outcome is not Outcome.DONE or check is None:
                             break
@@ -80,11 +80,23 @@ class Hosting:
                             outcome, lines = Outcome.FAILED, (f"`{check}` exits {evidence.exit_code}", evidence.tail)
                             break
                         await _tell_of_check(team, evidence)
-                        outcome, lines = await _until_over(team, worker)
+                        outcome, lines = await self._until_over(team, worker)
             except TimeoutError:
                 outcome, lines = Outcome.TIME, (f"{max_minutes:g} minutes are over",)
         report = await make_report(team, outcome, lines, team.store.clock.monotonic() - began)
         return replace(report, files=await changed_files(self.workspace, stock), check=evidence)
+
+    async def _until_over(self, team: Team, worker: Worker) -> tuple[Outcome, tuple[str, ...]]:
+        watch = StandingWatch(team.store, team.id)
+        async with team.store.listen_events(team.id) as bell:
+            while True:
+                bell.clear()
+                over = None if worker.is_busy else await _over(team, watch)
+                # Somebody is there to be asked: the answer is waited for.
+                if over is not None and not (self.is_interactive and over[0] is Outcome.ASKS):
+                    return over
+                await bell.wait(LOOK_AGAIN_SECONDS)
+                await asyncio.sleep(SETTLING_SECONDS)
 
     async def _run_check(self, team: Team, worker: Worker, check: str) -> Evidence:
         """In a sandbox like a member's, which sees the workspace as it is."""
@@ -108,19 +120,6 @@ class Hosting:
 async def _tell_of_check(team: Team, evidence: Evidence) -> None:
     text = f"The goal is not reached: its check `{evidence.command}` exits {evidence.exit_code}.\n{evidence.tail}"
     await team.store.notify(team.id, LEAD, text)
-
-
-async def _until_over(team: Team, worker: Worker) -> tuple[Outcome, tuple[str, ...]]:
-    watch = StandingWatch(team.store, team.id)
-    async with team.store.listen_events(team.id) as bell:
-        while True:
-            bell.clear()
-            if not worker.is_busy:
-                over = await _over(team, watch)
-                if over is not None:
-                    return over
-            await bell.wait(LOOK_AGAIN_SECONDS)
-            await asyncio.sleep(SETTLING_SECONDS)
 
 
 async def _over(team: Team, watch: StandingWatch) -> tuple[Outcome, tuple[str, ...]] | None:

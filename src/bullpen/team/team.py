@@ -246,6 +246,10 @@ class Team:
         """Cut off what it does just now; a text reaches it at once."""
         return await self.store.interrupt_member(self._me, name, text)
 
+    async def compact(self, name: str, focus: str = "") -> Member:
+        """Its memory is compressed before its next request; what concerns `focus` is kept above all."""
+        return await self.store.want_compaction(self._me, name, focus)
+
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
         """Be a member: claim, send and take mail under this name until the block is left."""

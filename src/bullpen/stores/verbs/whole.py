@@ -40,9 +40,7 @@ class WholeVerbs:
         _, caller = await fenced_lead(tx, by, what="interrupt members")
         if name_key(name) in (USER, caller.key):
             raise UsageError(f"{name} cannot be interrupted: name a member that {caller.name} leads")
-        member = await tx.find(Member, by.team_id, name_key(name), lock=Lock.UPDATE)
-        if member is None:
-            raise NotFound(f"there is no member {name!r} in this team")
+        member = await _hold_member(tx, by.team_id, name)
         count = int(member.counters.get("interrupt", 0)) + 1
         interrupted = replace(member, counters={**member.counters, "interrupt": count})
         await tx.update(interrupted)
@@ -54,6 +52,20 @@ class WholeVerbs:
             await post(tx, interrupted, text, sender=caller.name, type=MessageType.MESSAGE, origin=origin)
         # Mail may have brought it back.
         return await tx.find(Member, member.team_id, member.key) or interrupted
+
+    @write
+    async def want_compaction(
+        tx: Transaction, by: MemberRef, name: str, focus: str = "", *, operation_id: str | None = None
+    ) -> Member:
+        _, caller = await fenced_lead(tx, by, what="have memories compressed")
+        member = await _hold_member(tx, by.team_id, name)
+        if member.kind not in (MemberKind.LEAD, MemberKind.TEAMMATE):
+            raise UsageError(f"{member.name} has no transcript here: name the lead or a teammate")
+        focus = clean(focus, what="focus").strip()
+        wanted = replace(member, counters={**member.counters, "compact": focus})
+        await tx.update(wanted)
+        tx.record(member.team_id, EventKind.COMPACTION_WANTED, caller.name, member=member.name, focus=focus)
+        return wanted
 
     @write
     async def succeed_team(
@@ -104,6 +116,13 @@ class WholeVerbs:
             can_host=await has_free_slot(tx, except_worker=None),
             question=await _find_question(tx, team_id),
         )
+
+
+async def _hold_member(tx: Transaction, team_id: int, name: str) -> Member:
+    member = await tx.find(Member, team_id, name_key(name), lock=Lock.UPDATE)
+    if member is None:
+        raise NotFound(f"there is no member {name!r} in this team")
+    return member
 
 
 async def _hold_predecessor(tx: Transaction, by: MemberRef) -> tuple[Team, Member, Worker | None]:
