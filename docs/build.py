@@ -11,29 +11,15 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from bullpen.cli.root import COMMANDS
 from bullpen.config import settings_page
 
 DOCS = Path(__file__).parent
 BULLPEN = str(Path(sys.executable).parent / "bullpen")
-COMMANDS = (
-    (),
-    ("task",),
-    ("task", "add"),
-    ("task", "list"),
-    ("task", "show"),
-    ("task", "update"),
-    ("task", "claim"),
-    ("task", "done"),
-    ("send",),
-    ("inbox",),
-    ("team",),
-    ("team", "list"),
-    ("team", "show"),
-    ("team", "delete"),
-    ("events",),
-)
+BRANCHES = ("task", "team")
 
 SCENE = """
 task add "Analyse the REST endpoints" --description "List every route of api/ with its parameters."
@@ -53,12 +39,21 @@ def commands_page() -> str:
         "# Commands",
         "",
         "Made from the command's own help by `make docs`. `--store`, `--team` and `--json` are understood before and",
-        "after every command. Exit codes: 0 done, 1 refused or not reached, 2 usage, 3 store unavailable, 130 Ctrl-C.",
+        "after every command. Exit codes: 0 done, 1 refused or not reached, 2 usage, 3 store or model unavailable,",
+        "4 the human is asked something, 130 Ctrl-C.",
     ]
-    for words in COMMANDS:
+    for words in _commands():
         help_text = _run([*words, "--help"], cwd=DOCS).strip()
         parts += ["", f"## {' '.join(('bullpen', *words))}", "", "```text", help_text, "```"]
     return "\n".join(parts) + "\n"
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    yield ()
+    for name, entry in COMMANDS.items():
+        yield (name,)
+        if name in BRANCHES:
+            yield from ((name, below) for below in entry.build().commands)
 
 
 def terminal_picture() -> str:

@@ -12,6 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from bullpen import __version__
+from bullpen.cli.root import COMMANDS
 from bullpen.cli.text import width_of
 from bullpen.team import Team
 from tests.acceptance.command import BOUND_SECONDS, COMMAND, Bullpen
@@ -28,9 +29,21 @@ READERS = [
     ["task", "claim"],
     ["task", "done", "1"],
     ["team", "delete", "--yes"],
+    ["watch"],
+    ["log", "lead"],
+    ["cost"],
+    ["spawn", "ana"],
+    ["approve", "1"],
+    ["reject", "1"],
+    ["interrupt", "lead"],
+    ["pause"],
+    ["unpause"],
+    ["stop"],
+    ["resume"],
 ]
 
 
+BRANCHES = ("task", "team")
 NO_STORE = "is not a store: use sqlite:///PATH, files:DIR or postgresql://HOST/DATABASE"
 
 
@@ -49,6 +62,35 @@ Usage: bullpen [OPTIONS] COMMAND [ARGS]...
 
   Teams of agents on a shared board, with mail, that lose nothing.
 
+Work:
+  run        Give a new team a goal, and watch it work.
+  resume     Go on with a team that rests or crashed.
+
+Look:
+  watch      Look on while a team works.
+  log        What a member said, did and was told.
+  cost       What was spent, by whom, against the budget.
+  events     The team's log: what happened, in order.
+
+Take part:
+  task       The board: add, list, show, update, claim, done.
+  send       Write to a member, or to everyone.
+  inbox      Look at the mail of a member; looking never drains.
+  approve    Say yes to a request.
+  reject     Say no to a request.
+
+Steer:
+  team       Teams: list, show, delete.
+  spawn      Add a teammate, or bring one back.
+  interrupt  Cut off what a member does just now.
+  pause      No more calls of a model until unpause.
+  unpause    Let a paused team go on.
+  stop       Ask a member, or everyone, to shut down.
+
+Set up:
+  init       Write a commented bullpen.toml.
+  config     Which settings are in force, and from where.
+
 Options:
   --store URL           Where the state is: sqlite:///PATH, files:DIR,
                         postgresql://HOST/DB (or BULLPEN_STORE); without it
@@ -62,13 +104,6 @@ Options:
                         customize the installation.
   -h, --help            Show this message and exit.
 
-Commands:
-  task    The board: add, list, show, update, claim, done.
-  send    Write to a member, or to everyone.
-  inbox   Look at the mail of a member; looking never drains.
-  team    Teams: list, show, delete.
-  events  The team's log: what happened, in order.
-
   The options --store, --team, --json and --version are understood before and
   after a command.
 """)
@@ -76,7 +111,8 @@ Commands:
 
 @pytest.mark.parametrize(
     "words",
-    [["task", "add"], ["task", "list"], ["task", "update"], ["send"], ["inbox"], ["events"], ["team", "delete"]],
+    [["task", "add"], ["task", "update"], ["team", "delete"], *([name] for name in COMMANDS if name not in BRANCHES)],
+    ids=" ".join,
 )
 def test_help_of_a_command_mentions_the_global_options_in_one_line(bullpen: Bullpen, words: list[str]) -> None:
     shown = bullpen(*words, "--help")
@@ -94,7 +130,7 @@ def test_version(bullpen: Bullpen) -> None:
     ("words", "line"),
     [
         (["tsk"], "no such command 'tsk'. Did you mean 'task'?"),
-        (["zzz"], "no such command 'zzz': bullpen has task, send, inbox, team, events"),
+        (["zzz"], "no such command 'zzz': `bullpen --help` shows which there are"),
         (["--colour", "task", "list"], "bullpen has no option --colour: `bullpen --help` shows which there are"),
         (["task", "list", "--team"], "--team needs a value: --team NAME"),
         (["--store", "--json", "task", "list"], None),
@@ -122,7 +158,8 @@ def test_commands_that_do_not_begin_a_team_create_nothing(bullpen: Bullpen, word
     if words != ["team", "list"]:
         assert ran.code == 2
         assert ran.err == (
-            f"bullpen: there is no live team in {bullpen.directory}; `bullpen task add SUBJECT` begins one\n"
+            f"bullpen: there is no live team in {bullpen.directory}: `bullpen run GOAL` or "
+            "`bullpen task add SUBJECT` begins one\n"
         )
 
 

@@ -148,7 +148,8 @@ def test_paths_in_a_file_are_relative_to_the_file(project: Path) -> None:
     assert load(project, "store = 'files:board'").store == f"files:{project}/board"
     for as_it_is in ("sqlite:///:memory:", "sqlite:////abs.db", "files:~/board", "postgresql://h/d"):
         assert load(project, f"store = '{as_it_is}'").store == as_it_is
-    assert load(project, "", environment={"BULLPEN_STORE": "files:board"}).store == "files:board"
+    by_variable = load(project, "", environment={"BULLPEN_STORE": "files:board"})
+    assert by_variable.store == f"files:{Path.cwd()}/board"
 
 
 # -- what can be written ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -22,6 +22,9 @@ from bullpen.store import Store
 from bullpen.stores import open_store
 from bullpen.team import DEFAULT_TEAM, Team, open_team
 
+if TYPE_CHECKING:
+    from bullpen.config import Settings
+
 T = TypeVar("T")
 
 
@@ -30,9 +33,12 @@ class Call:
 
     def __init__(self, chosen: Globals) -> None:
         self.is_json = chosen.json
-        self.place = find_place(chosen.store)
+        self.flags = {"store": chosen.store, "team.name": chosen.team}
+        configured = _read_settings()
+        self.place = find_place(chosen.store, configured=None if configured is None else configured.store)
         self._option = chosen.team
         self._environment = os.environ.get("BULLPEN_TEAM") or None
+        self._configured = None if configured is None else configured.team.name
 
     @classmethod
     def of(cls, ctx: typer.Context) -> Call:
@@ -55,7 +61,10 @@ class Call:
             name = self._name(named)
             record = await find_only(store) if name is None else await get_named(store, name)
             if record is None:
-                raise NotFound(f"there is no live team {self.place.words}; `bullpen task add SUBJECT` begins one")
+                raise NotFound(
+                    f"there is no live team {self.place.words}: `bullpen run GOAL` or `bullpen task add SUBJECT` "
+                    "begins one"
+                )
             yield Team(store, record)
 
     @asynccontextmanager
@@ -72,13 +81,14 @@ class Call:
                 yield team
 
     @property
-    def named_team(self) -> str | None:
-        return self._name(None)
+    def new_name(self) -> str | None:
+        """What a new team is to be called, if somebody said so for this call."""
+        return self._option or self._environment
 
     def _name(self, argument: str | None) -> str | None:
         if argument and self._option and argument != self._option:
             raise UsageError(f"two teams are named, {argument!r} and --team {self._option!r}: say which")
-        return argument or self._option or self._environment
+        return argument or self._option or self._environment or self._configured
 
     # -- where it goes ---------------------------------------------------------------------
 
@@ -107,8 +117,21 @@ class Call:
         if draw(page):
             print("\n".join(page.lines), flush=True)
 
+    def draw(self, draw: Callable[[Page], object]) -> list[str]:
+        """The lines, not shown yet."""
+        page = Page(terminal_of())
+        draw(page)
+        return page.lines
+
     def note(self, remark: str) -> None:
         """Beside the output: something that the user did not ask for and should know."""
         plain = text.one_line(remark)
         sys.stdout.flush()
         print(text.json_text({"note": plain}) if self.is_json else f"bullpen: {plain}", file=sys.stderr)
+
+
+def _read_settings() -> Settings | None:
+    """None where there is no file: to look for one costs nothing, to read settings does."""
+    from bullpen.config import find_settings_file, load_settings
+
+    return None if find_settings_file() is None else load_settings()

@@ -30,6 +30,17 @@ def statuses(incomplete: str) -> list[str]:
     return _beginning(incomplete, list(TaskStatus))
 
 
+def scopes(incomplete: str) -> list[str]:
+    from bullpen.domain.request import PermissionScope
+
+    return _beginning(incomplete, list(PermissionScope))
+
+
+def requests(incomplete: str) -> list[str]:
+    """The open ones that are put to the human."""
+    return _beginning(incomplete, _look(_request_ids))
+
+
 def teams(incomplete: str) -> list[str]:
     return _beginning(incomplete, _look(_team_names))
 
@@ -46,6 +57,13 @@ async def _team_names(call: Call) -> list[str]:
 async def _member_names(call: Call) -> list[str]:
     async with call.team() as team:
         return [member.name for member in await team.list_members()]
+
+
+async def _request_ids(call: Call) -> list[str]:
+    from bullpen.domain.member import USER
+
+    async with call.team() as team:
+        return [str(request.id) for request in await team.list_requests() if request.asked_key == USER]
 
 
 def _beginning(incomplete: str, names: list[str]) -> list[str]:

@@ -9,6 +9,9 @@ from typing import Any
 from bullpen.cli.text import json_text, one_line
 from bullpen.errors import BullpenError
 
+# More names than these are no help in one line.
+MAX_NAMES = 80
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -37,7 +40,8 @@ def _usage(error: Any) -> str:
     if message == "Missing command":
         return f"{path.removeprefix('bullpen ')} needs one of {names}"
     if message.startswith("No such command"):
-        return f"{message[0].lower()}{message[1:]}" + ("" if "Did you mean" in message else f": {path} has {names}")
+        there = f"{path} has {names}" if len(names) <= MAX_NAMES else f"`{path} --help` shows which there are"
+        return f"{message[0].lower()}{message[1:]}" + ("" if "Did you mean" in message else f": {there}")
     if getattr(error, "option_name", None) and hasattr(error, "possibilities"):
         hint = ", ".join(sorted(error.possibilities or ()))
         advice = f"did you mean {hint}?" if hint else f"`{path} --help` shows which there are"

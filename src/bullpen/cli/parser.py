@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -46,17 +46,27 @@ class Entry(NamedTuple):
 
 
 class LazyGroup(TyperGroup):
-    def __init__(self, *, entries: Mapping[str, Entry], **settings: Any) -> None:
+    """`sections`: the commands under the titles that the help shows them with."""
+
+    def __init__(self, *, sections: Mapping[str, Mapping[str, Entry]], **settings: Any) -> None:
         super().__init__(**{**settings, "commands": {}})
-        self.entries = entries
-        self.commands = _Built(entries)
+        self.sections = sections
+        self.commands = _Built({name: entry for entries in sections.values() for name, entry in entries.items()})
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _untouched(super().get_params(ctx))
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """What one can do comes first."""
+        self.format_commands(ctx, formatter)
+        PlainCommand.format_options(cast(Any, self), ctx, formatter)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in self.entries.items()])
+        # The same width for all of them: the eye goes down one column.
+        width = max(len(name) for name in self.commands)
+        for title, entries in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", entry.line) for name, entry in entries.items()])
 
 
 class _Built(MutableMapping[str, Any]):
@@ -102,7 +112,7 @@ class Branch:
 
     def build(self) -> Any:
         entries = {name: Entry(line_of(function), _builder(function)) for name, function in self.functions.items()}
-        return LazyGroup(entries=entries, help=self.help, rich_markup_mode=None)
+        return LazyGroup(sections={"Commands": entries}, help=self.help, rich_markup_mode=None)
 
 
 def line_of(function: Callable[..., Any]) -> str:

@@ -26,11 +26,14 @@ class Place:
     """For people. Not the URL: there may be a password in it."""
 
 
-def find_place(store: str | None, environ: Mapping[str, str] = os.environ) -> Place:
+def find_place(store: str | None, environ: Mapping[str, str] = os.environ, *, configured: str | None = None) -> Place:
+    """`configured`: what a file with settings says."""
     if store:
         return Place(store, "in that store")
     if environ.get("BULLPEN_STORE"):
         return Place(environ["BULLPEN_STORE"], "in the store that BULLPEN_STORE names")
+    if configured:
+        return Place(configured, "in the store that the settings name")
     try:
         here = os.getcwd()
     except OSError as error:

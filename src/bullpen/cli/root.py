@@ -10,20 +10,45 @@ from bullpen.cli import completion
 from bullpen.cli.options import Globals
 from bullpen.cli.parser import Entry, LazyGroup, imported
 
-COMMANDS = {
-    "run": Entry("Give a new team a goal, and watch it work.", imported("bullpen.cli.commands.run:run")),
-    "resume": Entry("Go on with a team that rests or crashed.", imported("bullpen.cli.commands.run:resume")),
-    "task": Entry("The board: add, list, show, update, claim, done.", imported("bullpen.cli.commands.task:branch")),
-    "send": Entry("Write to a member, or to everyone.", imported("bullpen.cli.commands.mail:send")),
-    "inbox": Entry("Look at the mail of a member; looking never drains.", imported("bullpen.cli.commands.mail:inbox")),
-    "team": Entry("Teams: list, show, delete.", imported("bullpen.cli.commands.team:branch")),
-    "events": Entry("The team's log: what happened, in order.", imported("bullpen.cli.commands.event:events")),
+SECTIONS = {
+    "Work": {
+        "run": Entry("Give a new team a goal, and watch it work.", imported("bullpen.cli.commands.run:run")),
+        "resume": Entry("Go on with a team that rests or crashed.", imported("bullpen.cli.commands.run:resume")),
+    },
+    "Look": {
+        "watch": Entry("Look on while a team works.", imported("bullpen.cli.commands.watch:watch")),
+        "log": Entry("What a member said, did and was told.", imported("bullpen.cli.commands.log:log")),
+        "cost": Entry("What was spent, by whom, against the budget.", imported("bullpen.cli.commands.cost:cost")),
+        "events": Entry("The team's log: what happened, in order.", imported("bullpen.cli.commands.event:events")),
+    },
+    "Take part": {
+        "task": Entry("The board: add, list, show, update, claim, done.", imported("bullpen.cli.commands.task:branch")),
+        "send": Entry("Write to a member, or to everyone.", imported("bullpen.cli.commands.mail:send")),
+        "inbox": Entry(
+            "Look at the mail of a member; looking never drains.", imported("bullpen.cli.commands.mail:inbox")
+        ),
+        "approve": Entry("Say yes to a request.", imported("bullpen.cli.commands.request:approve")),
+        "reject": Entry("Say no to a request.", imported("bullpen.cli.commands.request:reject")),
+    },
+    "Steer": {
+        "team": Entry("Teams: list, show, delete.", imported("bullpen.cli.commands.team:branch")),
+        "spawn": Entry("Add a teammate, or bring one back.", imported("bullpen.cli.commands.member:spawn")),
+        "interrupt": Entry("Cut off what a member does just now.", imported("bullpen.cli.commands.member:interrupt")),
+        "pause": Entry("No more calls of a model until unpause.", imported("bullpen.cli.commands.pause:pause")),
+        "unpause": Entry("Let a paused team go on.", imported("bullpen.cli.commands.pause:unpause")),
+        "stop": Entry("Ask a member, or everyone, to shut down.", imported("bullpen.cli.commands.member:stop")),
+    },
+    "Set up": {
+        "init": Entry("Write a commented bullpen.toml.", imported("bullpen.cli.commands.config:init")),
+        "config": Entry("Which settings are in force, and from where.", imported("bullpen.cli.commands.config:config")),
+    },
 }
+COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
 
 
 class RootGroup(LazyGroup):
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, entries=COMMANDS)
+        super().__init__(**settings, sections=SECTIONS)
 
 
 app = typer.Typer(

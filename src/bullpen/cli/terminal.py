@@ -27,6 +27,11 @@ class Terminal:
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
+def is_screen(environ: Mapping[str, str] = os.environ) -> bool:
+    """Can what was printed be drawn over?"""
+    return sys.stdout.isatty() and environ.get("TERM") != "dumb"
+
+
 def terminal_of(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Terminal:
     stream = stream or sys.stdout
     is_terminal = stream.isatty()

@@ -87,7 +87,8 @@ Made from the code by `make docs`.
 Settings stand in `bullpen.toml`, or below `[tool.bullpen]` in `pyproject.toml`; the nearest such file upwards from the
 working directory counts, and the root of a git repository is the last place that is looked at. `bullpen init` writes a
 commented one, `bullpen config` shows what is in force and from where. The environment wins over the file, flags over
-both, key by key. Paths in `store` and in a `scripted:` or `replay:` model are relative to the file.
+both, key by key. Paths in `store` and in a `scripted:` or `replay:` model are relative to the file, or to the working
+directory when a variable or flag has them.
 
 Every key has a variable: `idle.timeout_seconds` is `BULLPEN_IDLE__TIMEOUT_SECONDS`, with two underscores for the dot.
 A list is written `a,b`, a table `role=value,role=value`, and `models.tester` alone is `BULLPEN_MODELS__TESTER`. An

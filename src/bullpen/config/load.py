@@ -87,7 +87,7 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
     for name in sorted(given, key=lambda name: (name not in SHORT_NAMES, name)):
         path = SHORT_NAMES.get(name) or _path_of(name)
         if path is not None:
-            origin = Origin(name=name, is_text=True)
+            origin = _typed(name)
             for key, value in read_table(_nest(path, given[name]), origin):
                 yield key, value, name
 
@@ -110,9 +110,14 @@ def _path_of(name: str) -> tuple[str, ...] | None:
 def _flag_layer(flags: Mapping[str, Any]) -> Layer:
     for key, value in flags.items():
         if value is not None:
-            origin = Origin(name="flag", is_text=True)
+            origin = _typed("flag")
             for path, read in read_table(_nest(tuple(key.split(".")), value), origin):
                 yield path, read, "flag"
+
+
+def _typed(name: str) -> Origin:
+    """Paths are meant from here, and must mean the same when the team is resumed elsewhere."""
+    return Origin(name=name, is_text=True, directory=os.getcwd())
 
 
 def _nest(path: tuple[str, ...], value: Any) -> dict[str, Any]:

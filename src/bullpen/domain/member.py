@@ -174,6 +174,19 @@ class Worker:
     schema_min: int = 1
     schema_max: int = 1
 
+    def may_host(self, team_id: int) -> bool:
+        """Does it take members of that team, if a slot is free? Some host only their own."""
+        teams = [label for label in self.labels if label.startswith(_TEAM_LABEL)]
+        return self.slots > 0 and (not teams or team_label(team_id) in teams)
+
+
+_TEAM_LABEL = "team="
+
+
+def team_label(team_id: int) -> str:
+    """The label of a worker that hosts members of this team only."""
+    return f"{_TEAM_LABEL}{team_id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:

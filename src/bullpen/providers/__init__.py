@@ -19,7 +19,7 @@ from bullpen.providers.limits import limits_of
 if TYPE_CHECKING:
     from bullpen.provider import Provider
 
-__all__ = ["default_model", "open_provider"]
+__all__ = ["check_model", "default_model", "open_provider"]
 
 REQUEST_TIMEOUT_SECONDS = 600.0
 
@@ -79,6 +79,29 @@ def open_provider(
                 thinking=thinking,
                 timeout_seconds=timeout_seconds,
             )
+
+
+def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:
+    """UsageError for a model that could never be asked: a wrong name, no such script, no key, no library.
+
+    What only a server knows (is the key right, is there such a model) is told by the first reply.
+    """
+    open_provider(model, environ=environ)
+    prefix, _, name = model.partition(":")
+    if prefix == "record":
+        check_model(name.partition(":")[2], environ)
+    elif prefix not in ("scripted", "replay"):
+        from importlib.util import find_spec
+
+        from bullpen.providers.wire.provider import INSTALL
+
+        account = Account.of(prefix, os.environ if environ is None else environ)
+        # Other providers know better themselves what they want.
+        needs_key = prefix == "anthropic" or (prefix.startswith("openai") and account.base_url is None)
+        if needs_key and account.key is None:
+            raise UsageError(f"there is no key for {model}: {account.how_to_set}; `bullpen demo` needs none")
+        if find_spec("pydantic_ai") is None:
+            raise UsageError(INSTALL)
 
 
 def _how_to_name(model: str) -> str:

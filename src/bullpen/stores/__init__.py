@@ -11,7 +11,7 @@ from bullpen.errors import UsageError
 if TYPE_CHECKING:
     from bullpen.store import Store
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "without_password"]
 
 
 def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Store:
@@ -38,7 +38,7 @@ def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Stor
     if url.startswith(("postgresql://", "postgres://")):
         return _open_postgres(url, clock, **settings)
     raise UsageError(
-        f"{_without_password(url)!r} is not a store: use sqlite:///PATH, files:DIR or postgresql://HOST/DATABASE"
+        f"{without_password(url)[:80]!r} is not a store: use sqlite:///PATH, files:DIR or postgresql://HOST/DATABASE"
     )
 
 
@@ -52,6 +52,7 @@ def _open_postgres(url: str, clock: Clock, **settings: Any) -> Store:
     return PostgresStore(url, clock, **settings)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
     head, at, tail = url.rpartition("@")
-    return f"…@{tail}"[:80] if at and head else url[:80]
+    return f"…@{tail}" if at and head else url

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from bullpen.config import Settings
-from bullpen.domain.member import LEAD, USER, Liveness, Member, MemberKind, MemberRef, MemberStatus, Worker
+from bullpen.domain.member import LEAD, USER, MemberRef, MemberStatus
 from bullpen.domain.member import Team as TeamRecord
 from bullpen.domain.task import FINISHED
 from bullpen.errors import Conflict
 from bullpen.store import Store
+from bullpen.team.hosts import check_at_rest
 
 MAX_WORDS = 4
 MAX_LENGTH = 40
+# What a team remembers beside its settings, among them.
+STOPPED = "stopped"
+"""Who was up when the human stopped it, and comes back with the next run."""
+WORKSPACE = "workspace"
+"""Where it was run last."""
+CHECK = "check"
+"""What decides whether its goal is reached."""
 
 
 def name_for(goal: str) -> str:
@@ -22,17 +32,25 @@ def name_for(goal: str) -> str:
     return "-".join(telling[:MAX_WORDS]).lower()[:MAX_LENGTH].strip("-") or "team"
 
 
-async def begin_team(store: Store, goal: str, settings: Settings, *, name: str | None = None) -> TeamRecord:
+async def begin_team(
+    store: Store,
+    goal: str,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    memory: Mapping[str, Any] | None = None,
+) -> TeamRecord:
     """A fresh team for this goal. Conflict if the name was given and a live team has it; says what to do instead."""
+    memory = memory or {}
     if name is not None:
         await _check_free(store, name)
-        return await _create(store, name, goal, settings)
+        return await _create(store, name, goal, settings, memory)
     base, number = name_for(goal), 1
     while True:
         wanted = base if number == 1 else f"{base}-{number}"
         if await store.find_team(wanted) is None:
             try:
-                return await _create(store, wanted, goal, settings)
+                return await _create(store, wanted, goal, settings, memory)
             except Conflict:
                 # Somebody else took it a moment ago.
                 pass
@@ -43,13 +61,7 @@ async def _check_free(store: Store, name: str) -> None:
     record = await store.find_team(name)
     if record is None:
         return
-    hosts = await living_hosts(store, record.id)
-    if hosts:
-        where = f"worker {hosts[0].id} on {hosts[0].host}, pid {hosts[0].pid}"
-        raise Conflict(
-            f"team {record.name!r} is at work ({where}): `bullpen chat --team {record.name}` talks with it, "
-            f"`bullpen watch {record.name}` looks on"
-        )
+    await check_at_rest(store, record)
     unfinished = [task for task in await store.list_tasks(record.id) if task.status not in FINISHED]
     what = f"has {len(unfinished)} unfinished tasks" if unfinished else "exists"
     raise Conflict(
@@ -58,8 +70,8 @@ async def _check_free(store: Store, name: str) -> None:
     )
 
 
-async def _create(store: Store, name: str, goal: str, settings: Settings) -> TeamRecord:
-    record = await store.create_team(name, goal=goal, settings=settings.to_mapping())
+async def _create(store: Store, name: str, goal: str, settings: Settings, memory: Mapping[str, Any]) -> TeamRecord:
+    record = await store.create_team(name, goal=goal, settings={**settings.to_mapping(), **memory})
     user = MemberRef(record.id, USER, 0)
     for teammate in settings.teammates:
         await store.spawn_member(
@@ -74,21 +86,14 @@ async def _create(store: Store, name: str, goal: str, settings: Settings) -> Tea
     return record
 
 
-async def living_hosts(store: Store, team_id: int) -> list[Worker]:
-    """The living workers that host its lead or teammates."""
-    members = await store.list_members(team_id)
-    ids = {member.worker_id for member in members if _is_hosted(member)}
-    workers = [worker for worker in await store.list_workers() if worker.id in ids]
-    return [worker for worker in workers if await store.probe_worker(worker) is not Liveness.DEAD]
-
-
-def _is_hosted(member: Member) -> bool:
-    return member.worker_id is not None and member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)
-
-
 async def wake_lead(store: Store, team_id: int, goal: str) -> None:
-    """The goal as the human's word to the lead, and the lead wanted."""
+    """The goal as the human's word to the lead, and the lead wanted; with it whoever was stopped together."""
     user = MemberRef(team_id, USER, 0)
+    team = await store.get_team(team_id)
+    if stopped := team.settings.get(STOPPED):
+        for name in stopped:
+            await store.want_member(user, name)
+        await store.change_team(user, settings={STOPPED: []})
     if goal:
         await store.send(user, LEAD, goal)
     lead = await store.get_member(team_id, LEAD)

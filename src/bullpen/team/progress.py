@@ -11,9 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from bullpen.domain.event import Event, EventKind
-from bullpen.domain.member import LEAD, MemberStatus
+from bullpen.domain.member import MemberStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.domain.text import name_key
+
+LEFT_IN_ORDER = "its worker stopped"
+"""The reason of a lapse that was none: its process left, and whoever comes next goes on."""
 
 
 @dataclass(slots=True)
@@ -30,6 +33,8 @@ class MemberProgress:
     cost_usd: float = 0.0
     busy_seconds: float = 0.0
     busy_since: datetime | None = None
+    last_at: datetime | None = None
+    """When it was last heard of."""
 
     def busy_until(self, moment: datetime) -> float:
         if self.busy_since is None:
@@ -66,6 +71,10 @@ class Progress:
         self.requests: dict[int, RequestProgress] = {}
         self.messages = 0
         self.is_deleted = False
+        self.is_paused = False
+        self._hosted: set[str] = set()
+        self._hosted_since: datetime | None = None
+        self._hosted_seconds = 0.0
         self.began_at: datetime | None = None
         self.last_at: datetime | None = None
         self.position = ""
@@ -83,17 +92,21 @@ class Progress:
     def calls(self) -> int:
         return sum(member.calls for member in self.members.values())
 
-    @property
-    def coordination_share(self) -> float:
-        """The lead's part of all tokens: what it costs to have a team at all."""
-        lead = self.members.get(LEAD)
-        return lead.tokens / self.tokens if lead is not None and self.tokens else 0.0
-
     def count(self, status: TaskStatus) -> int:
         return sum(task.status == status for task in self.tasks.values())
 
     def seconds_until(self, moment: datetime) -> float:
         return 0.0 if self.began_at is None else max((moment - self.began_at).total_seconds(), 0.0)
+
+    def busy_until(self, moment: datetime) -> float:
+        """Of all members together: what busy time against wall time compares with `hosted_until`."""
+        return sum(member.busy_until(moment) for member in self.members.values())
+
+    def hosted_until(self, moment: datetime) -> float:
+        """How long somebody was hosted: the wall time of all runs."""
+        if self._hosted_since is None:
+            return self._hosted_seconds
+        return self._hosted_seconds + max((moment - self._hosted_since).total_seconds(), 0.0)
 
     def follow(self, event: Event) -> None:
         """One more event. Kinds that are not known here change nothing."""
@@ -103,6 +116,8 @@ class Progress:
         change = _CHANGES.get(event.kind)
         if change is not None:
             change(self, event, event.data)
+        if (known := self.members.get(name_key(event.actor))) is not None:
+            known.last_at = event.at
 
     def member(self, name: str) -> MemberProgress:
         return self.members.setdefault(name_key(name), MemberProgress(name))
@@ -115,11 +130,21 @@ class Progress:
         member = self.member(name)
         member.busy_seconds, member.busy_since = member.busy_until(at), None
         member.status, member.reason = status, reason
+        self._note_hosting(name_key(name), status, at)
         if status == MemberStatus.WORKING:
             member.busy_since = at
         else:
             member.tool = ""
         return member
+
+    def _note_hosting(self, key: str, status: str, at: datetime) -> None:
+        if status not in (MemberStatus.WANTED, MemberStatus.SHUTDOWN):
+            self._hosted.add(key)
+            self._hosted_since = self._hosted_since or at
+            return
+        self._hosted.discard(key)
+        if not self._hosted and self._hosted_since is not None:
+            self._hosted_seconds, self._hosted_since = self.hosted_until(at), None
 
 
 # -- what each event changes -------------------------------------------------------------------------------
@@ -128,6 +153,12 @@ class Progress:
 def _team(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
     progress.team = str(data.get("name", progress.team))
     progress.goal = str(data.get("goal") or progress.goal)
+
+
+def _team_changed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    progress.goal = str(data.get("goal") or progress.goal)
+    settings = data.get("settings") or {}
+    progress.is_paused = bool(settings.get("paused", progress.is_paused))
 
 
 def _team_deleted(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
@@ -156,7 +187,10 @@ def _shut_down(progress: Progress, event: Event, data: Mapping[str, Any]) -> Non
 
 
 def _lapsed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
-    progress.set_status(data["member"], data.get("status", MemberStatus.WANTED), event.at, data.get("reason", ""))
+    member, reason = progress.member(data["member"]), data.get("reason", "")
+    # One who died was busy until it was last heard of, not until somebody noticed.
+    until = event.at if reason == LEFT_IN_ORDER else member.last_at or event.at
+    progress.set_status(member.name, data.get("status", MemberStatus.WANTED), until, reason)
 
 
 def _task_created(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
@@ -234,6 +268,7 @@ def _request_closed(progress: Progress, event: Event, data: Mapping[str, Any]) -
 _CHANGES: Mapping[str, Any] = {
     EventKind.TEAM_CREATED: _team,
     EventKind.TEAM_RENAMED: _team,
+    EventKind.TEAM_CHANGED: _team_changed,
     EventKind.TEAM_DELETED: _team_deleted,
     EventKind.MEMBER_SPAWNED: _spawned,
     EventKind.MEMBER_JOINED: _hosted,

@@ -31,6 +31,7 @@ class Outcome(StrEnum):
     ASKS = "asks"
     BUDGET = "budget"
     TIME = "time"
+    STOPPED = "stopped"
     ERROR = "error"
     FAILED = "failed"
 
@@ -56,4 +57,7 @@ class Report:
 
     @property
     def succeeded(self) -> bool:
-        return self.outcome is Outcome.DONE and all(task.status is TaskStatus.COMPLETED for task in self.tasks)
+        """Is the goal reached? The check of the whole decides, and without one the board."""
+        if self.outcome is not Outcome.DONE:
+            return False
+        return self.check is not None or all(task.status is TaskStatus.COMPLETED for task in self.tasks)

@@ -11,7 +11,7 @@ from bullpen.agent.asking import BUDGET_SPENT
 from bullpen.agent.context import decode_reply
 from bullpen.agent.house import House, Listener, Models, OpenModel
 from bullpen.config import Settings
-from bullpen.domain.member import LEAD, MemberKind
+from bullpen.domain.member import LEAD, MemberKind, MemberStatus
 from bullpen.domain.prompt import TextPart
 from bullpen.domain.standing import Snapshot, Standing, Verdict
 from bullpen.domain.task import Evidence
@@ -137,6 +137,8 @@ def _outcome(snapshot: Snapshot, standing: Standing) -> tuple[Outcome, tuple[str
     lead = next(member for member in snapshot.members if member.kind is MemberKind.LEAD)
     if lead.status_reason.startswith("error"):
         return Outcome.ERROR, (lead.status_reason,)
+    if lead.status is MemberStatus.SHUTDOWN and lead.status_reason in ("asked", "forced"):
+        return Outcome.STOPPED, ()
     match standing.verdict:
         case Verdict.ASKS:
             return Outcome.ASKS, standing.lines
@@ -147,6 +149,8 @@ def _outcome(snapshot: Snapshot, standing: Standing) -> tuple[Outcome, tuple[str
 
 
 async def make_report(team: Team, outcome: Outcome, lines: tuple[str, ...], seconds: float) -> Report:
+    # The lead may have named it meanwhile.
+    team.record = await team.store.get_team(team.id)
     return Report(
         team=team.name,
         tasks=tuple(await team.list_tasks()),

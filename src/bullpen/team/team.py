@@ -24,17 +24,19 @@ from bullpen.domain.member import Team as TeamRecord
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
 from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus
+from bullpen.domain.transcript import Turn
 from bullpen.errors import Conflict, LeaseLost, NotFound
-from bullpen.maintenance import Maintenance
+from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
-from bullpen.team.beginning import wake_lead
+from bullpen.team.beginning import STOPPED, wake_lead
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
 from bullpen.worker.host import LEASE_SECONDS, Host
 
 if TYPE_CHECKING:
     from bullpen.config import Settings
+    from bullpen.team.progress import Progress
     from bullpen.team.run import Hosting, Listener, OpenModel
 
 DEFAULT_STORE = "sqlite:///.bullpen/bullpen.db"
@@ -236,8 +238,14 @@ class Team:
             seats.append(Seat(member=member, worker=worker, liveness=liveness))
         return seats
 
+    async def list_turns(self, name: str, *, after_seq: int = 0) -> list[Turn]:
+        """A member's transcript."""
+        return await self.store.list_turns(self.id, name, after_seq=after_seq)
+
     async def shut_down(self, name: str, *, reason: str = "", timeout_seconds: float = 30.0) -> Request:
         """Ask a member to stop; after the deadline it is forced."""
+        # One who died without a word answers nothing: declared dead, it is shut down at once.
+        await LapseWatch(self.store).look()
         return await self.store.open_request(
             self._me, RequestKind.SHUTDOWN, name, content=reason, timeout_seconds=timeout_seconds
         )
@@ -311,6 +319,16 @@ class Team:
     def follow_events(self, *, after: str = BEGINNING) -> AsyncIterator[Event]:
         return self.store.follow_events(self.id, after=after)
 
+    async def get_progress(self) -> Progress:
+        """What is going on, and what it took so far: the log so far, folded."""
+        from bullpen.team.progress import Progress
+
+        progress = Progress()
+        while events := await self.list_events(after=progress.position):
+            for event in events:
+                progress.follow(event)
+        return progress
+
     async def run(self, goal: str = "", *, max_minutes: float | None = None, check: str | None = None) -> Report:
         """Give the lead a goal (or go on with what there is) and host the team until it is reached, or it cannot go on.
 
@@ -354,14 +372,25 @@ class Team:
         self.record = await self.store.change_team(self._me, settings={"budget": budget})
         return self.record
 
+    async def remember(self, **facts: Any) -> TeamRecord:
+        """Beside its settings, for the next run; see `beginning`."""
+        self.record = await self.store.change_team(self._me, settings=facts)
+        return self.record
+
     async def stop(self, *, timeout_seconds: float = 30.0) -> list[Request]:
         """Ask everyone to shut down, the lead too; after the deadline they are forced. Nothing is lost: `run` goes
         on with them."""
-        up = [member for member in await self.list_members() if member.is_up or member.status is MemberStatus.WANTED]
+        up = [
+            member.name
+            for member in await self.list_members()
+            if (member.is_up or member.status is MemberStatus.WANTED)
+            and member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)
+        ]
+        if up:
+            await self.store.change_team(self._me, settings={STOPPED: up})
         return [
-            await self.shut_down(member.name, reason="the human stops the team", timeout_seconds=timeout_seconds)
-            for member in up
-            if member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)
+            await self.shut_down(name, reason="the human stops the team", timeout_seconds=timeout_seconds)
+            for name in up
         ]
 
     async def list_accounts(self) -> list[Account]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -16,14 +17,19 @@ class Host:
     """While entered, the lease is renewed. `lost` is set when it is over: because the store said so, or because no
     renewal got through in time and others may take its members any moment."""
 
-    def __init__(self, store: Store, lease_seconds: float = LEASE_SECONDS, *, slots: int = 0) -> None:
+    def __init__(
+        self, store: Store, lease_seconds: float = LEASE_SECONDS, *, slots: int = 0, labels: Sequence[str] = ()
+    ) -> None:
         self._store = store
         self._lease_seconds = lease_seconds
         self._slots = slots
+        self._labels = labels
         self.lost = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self.worker = await self._store.register_worker(slots=self._slots, lease_seconds=self._lease_seconds)
+        self.worker = await self._store.register_worker(
+            slots=self._slots, labels=self._labels, lease_seconds=self._lease_seconds
+        )
         self._renewing = asyncio.create_task(self._renew())
         return self
 

@@ -10,7 +10,7 @@ from typing import Self
 from bullpen.agent.agent import Agent
 from bullpen.agent.house import House, Resting
 from bullpen.agent.loop import live
-from bullpen.domain.member import LEAD, Member, MemberStatus
+from bullpen.domain.member import LEAD, Member, MemberStatus, team_label
 from bullpen.domain.message import MessageType
 from bullpen.errors import BullpenError, LeaseLost, StoreUnavailable, UsageError
 from bullpen.maintenance import Maintenance, StandingWatch
@@ -52,7 +52,7 @@ class Worker:
     async def __aenter__(self) -> Self:
         # First of all: whoever died here before is declared dead, so that its members are wanted.
         await self._background.enter_async_context(Maintenance(self._store))
-        self._host = await Host(self._store, self._lease_seconds, slots=self._slots).__aenter__()
+        self._host = await self._enter()
         self._hosting = asyncio.create_task(self._run())
         return self
 
@@ -89,10 +89,14 @@ class Worker:
             await self._host.__aexit__()
             self._host = await self._enter_again()
 
+    async def _enter(self) -> Host:
+        labels = () if self._team_id is None else (team_label(self._team_id),)
+        return await Host(self._store, self._lease_seconds, slots=self._slots, labels=labels).__aenter__()
+
     async def _enter_again(self) -> Host:
         while True:
             with suppress(StoreUnavailable):
-                return await Host(self._store, self._lease_seconds, slots=self._slots).__aenter__()
+                return await self._enter()
             await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _host_wanted(self) -> None:

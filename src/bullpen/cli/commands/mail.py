@@ -12,11 +12,12 @@ from bullpen.cli.commands.number import parse_count, parse_message_id
 from bullpen.cli.page import Page
 from bullpen.cli.views.mail import draw_inbox, receipt_text
 from bullpen.domain.codec import encode
-from bullpen.domain.member import USER, Liveness
+from bullpen.domain.member import USER
 from bullpen.domain.message import Receipt
 from bullpen.domain.text import name_key
 from bullpen.errors import NotFound, UsageError
 from bullpen.team import Seat, Team
+from bullpen.team.hosts import find_hosts
 
 
 def send(
@@ -48,13 +49,13 @@ async def _send(call: Call, name: str | None, content: str, reply_to: int | None
     async with call.team() as team:
         receipts = await _post(team, name, content, reply_to)
         seats = {seat.member.key: seat for seat in await team.list_seats()}
-        has_worker = await _has_worker(team)
+        hosts = await find_hosts(team.store, team.record)
     told = [(receipt, seats[receipt.message.recipient_key]) for receipt in receipts]
     documents = [_document(receipt, seat) for receipt, seat in told]
 
     def draw(page: Page) -> None:
         for receipt, seat in told:
-            page.line(receipt_text(receipt, seat, has_worker=has_worker))
+            page.line(receipt_text(receipt, seat, has_worker=bool(hosts.hosting or hosts.willing)))
 
     call.show(documents if name is None else documents[0], draw)
 
@@ -68,14 +69,6 @@ async def _post(team: Team, name: str | None, content: str, reply_to: int | None
         if name_key(name) == "all":
             raise NotFound(f"{error}; `bullpen send --all TEXT` writes to everyone") from error
         raise
-
-
-async def _has_worker(team: Team) -> bool:
-    """Does any process run that hosts members?"""
-    for worker in await team.store.list_workers():
-        if worker.slots and await team.store.probe_worker(worker) is not Liveness.DEAD:
-            return True
-    return False
 
 
 def _document(receipt: Receipt, seat: Seat) -> dict[str, Any]:

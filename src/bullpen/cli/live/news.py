@@ -10,7 +10,7 @@ from bullpen.cli.views.moment import clock
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import LEAD, USER
 from bullpen.domain.message import MessageType
-from bullpen.team.progress import Progress
+from bullpen.team.progress import LEFT_IN_ORDER, Progress
 
 NAME_WIDTH = 9
 Parts = list[Part]
@@ -118,7 +118,7 @@ def _ended(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
 
 
 def _lapsed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
-    if data.get("reason") == "its worker stopped":
+    if data.get("reason") == LEFT_IN_ORDER:
         return []
     return [Painted(f"died ({data.get('reason', '')}) and is {data.get('status')}", "red")]
 
@@ -136,7 +136,21 @@ def _background_ended(data: Mapping[str, Any], progress: Progress, event: Event)
 
 
 def _budget(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
-    return [Painted(str(data.get("why") or data.get("text") or "the budget is nearly spent"), "yellow")]
+    return [Painted(str(data.get("why") or "the budget is spent"), "yellow")]
+
+
+def _budget_warned(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    spent, value = float(data.get("spent", 0)), float(data.get("value", 0))
+    return [Painted(f"{spent:.10g} of {data.get('limit')} = {value:.10g} is spent", "yellow")]
+
+
+def _changed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    settings = data.get("settings") or {}
+    if "paused" in settings:
+        return [Painted("pauses the team" if settings["paused"] else "lets the team go on", "yellow")]
+    if "budget" in settings:
+        return ["changes the budget"]
+    return []
 
 
 def _interrupted(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
@@ -153,6 +167,7 @@ def _named(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
 
 _NEWS: Mapping[str, Callable[[Mapping[str, Any], Progress, Event], Parts]] = {
     EventKind.TEAM_RENAMED: _named,
+    EventKind.TEAM_CHANGED: _changed,
     EventKind.TEAM_DELETED: _deleted,
     EventKind.MEMBER_SPAWNED: _spawned,
     EventKind.MEMBER_JOINED: _spawned,
@@ -171,6 +186,6 @@ _NEWS: Mapping[str, Callable[[Mapping[str, Any], Progress, Event], Parts]] = {
     EventKind.REQUEST_CLOSED: _decided,
     EventKind.PHASE_ENDED: _ended,
     EventKind.BACKGROUND_ENDED: _background_ended,
-    EventKind.BUDGET_WARNED: _budget,
+    EventKind.BUDGET_WARNED: _budget_warned,
     EventKind.BUDGET_REFUSED: _budget,
 }

@@ -73,7 +73,7 @@ def _totals(progress: Progress, now: datetime, budget_usd: float | None) -> list
     running, pending = progress.count(TaskStatus.IN_PROGRESS), progress.count(TaskStatus.PENDING)
     total = done + failed + running + pending
     cost = f"${progress.cost_usd:.2f}" + (f" of ${budget_usd:g}" if budget_usd else "")
-    minutes, seconds = divmod(int(progress.seconds_until(now)), 60)
+    minutes, seconds = divmod(int(progress.hosted_until(now)), 60)
     parts: list[Part] = [Painted(f"{done}/{total} tasks", "green" if total and done == total else "bold")]
     if failed:
         parts += [", ", Painted(f"{failed} failed", "red")]
@@ -82,6 +82,8 @@ def _totals(progress: Progress, now: datetime, budget_usd: float | None) -> list
     parts.append(
         f" · {progress.messages} messages · {_short(progress.tokens)} tokens · {cost} · {minutes}:{seconds:02d}"
     )
+    if progress.is_paused:
+        parts += [" · ", Painted("paused", "yellow")]
     if progress.requests:
         parts += [" · ", Painted(f"{len(progress.requests)} waiting for an answer", "yellow")]
     return parts

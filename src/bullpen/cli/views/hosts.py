@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from bullpen.domain.member import Liveness
-from bullpen.team import Team
-from bullpen.team.beginning import living_hosts
+from typing import Any
+
+from bullpen.domain.member import Worker
+from bullpen.team.hosts import Hosts
 
 
-async def hosts_line(team: Team) -> str:
-    hosts = await living_hosts(team.store, team.id)
-    if hosts:
-        return "hosted by " + ", ".join(f"worker {host.id} on {host.host} (pid {host.pid})" for host in hosts)
-    for worker in await team.store.list_workers():
-        if worker.slots and await team.store.probe_worker(worker) is not Liveness.DEAD:
-            return f"worker {worker.id} on {worker.host} may host it"
-    return f"nobody hosts it: `bullpen resume {team.name}` or `bullpen worker` does"
+def hosts_line(hosts: Hosts) -> str:
+    name = hosts.team.name
+    if hosts.hosting:
+        return f"team {name} is hosted by " + ", ".join(map(_where, hosts.hosting))
+    if hosts.team.deleted_at is not None:
+        return f"team {name} has been deleted"
+    if hosts.willing:
+        return f"nobody hosts team {name} just now, {_where(hosts.willing[0])} may take it"
+    return f"nobody hosts team {name}: `bullpen resume {name}` does"
+
+
+def hosts_document(hosts: Hosts) -> list[dict[str, Any]]:
+    return [{"worker": host.id, "host": host.host, "pid": host.pid} for host in hosts.hosting]
+
+
+def _where(worker: Worker) -> str:
+    return f"worker {worker.id} on {worker.host} (pid {worker.pid})"

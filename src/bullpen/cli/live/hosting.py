@@ -1,0 +1,146 @@
+"""A team hosted by this process: told as it goes, ended in good order, and reported.
+
+Ctrl-C once: the steps under way are finished, then everyone rests. Twice: the process ends at once, which is
+no worse than any other death of a host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bullpen.cli.call import Call
+from bullpen.cli.live.news import draw_news
+from bullpen.cli.views.report import draw_report, report_document
+from bullpen.store import BEGINNING
+from bullpen.team import Outcome, Report, Team
+from bullpen.team.progress import Progress
+from bullpen.team.run import Hosting
+
+EXIT_CODES = {Outcome.ASKS: 4, Outcome.ERROR: 3}
+INTERRUPTED = 130
+# How long the last lines of the log are waited for before the report is printed.
+LAST_NEWS_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`goal` is empty for a team that goes on. `check` decides whether it is reached."""
+
+    team: Team
+    workspace: Path
+    goal: str
+    check: str | None
+    model: str
+
+
+async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
+    """The exit code."""
+    team = job.team
+    is_interactive = not call.is_json and sys.stdin.isatty() and sys.stdout.isatty()
+    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=is_interactive)
+    progress = Progress()
+    with ending_on_signals(call, team):
+        try:
+            report = await _told_in_lines(call, job, progress, max_minutes)
+        except asyncio.CancelledError:
+            call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
+            return INTERRUPTED
+    show_report(call, report, progress)
+    return say_how_to_go_on(call, report)
+
+
+@contextmanager
+def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
+    """While inside, Ctrl-C or SIGTERM cancels this task; a second one ends the process."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    is_ending = False
+
+    def end() -> None:
+        nonlocal is_ending
+        if is_ending:
+            call.note(f"left at once: `bullpen resume {team.name}` goes on")
+            sys.stdout.flush()
+            os._exit(INTERRUPTED)
+        is_ending = True
+        call.note("resting as soon as the steps under way are finished; Ctrl-C again ends it at once")
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+# -- told in lines -----------------------------------------------------------------------------------------------
+
+
+async def _told_in_lines(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
+    try:
+        async with asyncio.TaskGroup() as group:
+            telling = group.create_task(_tell(call, job.team, progress))
+            report = await job.team.run(job.goal, max_minutes=max_minutes, check=job.check)
+            await _until_told(job.team, progress)
+            telling.cancel()
+    except BaseExceptionGroup as group_of_one:
+        # Whoever read the lines is gone, or the store: the other part has been cancelled and has come to rest.
+        raise group_of_one.exceptions[0] from None
+    return report
+
+
+async def _tell(call: Call, team: Team, progress: Progress) -> None:
+    async with aclosing(team.follow_events(after=BEGINNING)) as log:  # type: ignore[type-var]
+        async for event in log:
+            progress.follow(event)
+            if call.is_json:
+                call.show_entry(event, lambda page: None)
+            else:
+                call.show_if(lambda page, event=event: draw_news(page, event, progress))  # type: ignore[misc]
+
+
+async def _until_told(team: Team, progress: Progress) -> None:
+    """Whatever was written is told before the report."""
+    last = await team.store.last_position(team.id)
+    async with asyncio.timeout(LAST_NEWS_SECONDS), team.store.listen_events(team.id) as bell:
+        while progress.position != last:
+            bell.clear()
+            await bell.wait(0.02)
+
+
+# -- the end -------------------------------------------------------------------------------------------------------
+
+
+def show_report(call: Call, report: Report, progress: Progress) -> None:
+    now = datetime.now(UTC)
+    call.show_entry(
+        report_document(report, progress, now=now), lambda page: draw_report(page, report, progress, now=now)
+    )
+
+
+def say_how_to_go_on(call: Call, report: Report) -> int:
+    """The exit code."""
+    name = report.team
+    hints = {
+        Outcome.ASKS: f"answer with `bullpen send lead TEXT --team {name}` or `bullpen approve ID --team {name}`, "
+        f"then `bullpen resume {name}`",
+        Outcome.BUDGET: f"`bullpen resume {name} --max-cost USD` goes on with a larger one",
+        Outcome.TIME: f"`bullpen resume {name}` goes on",
+        Outcome.STOPPED: f"`bullpen resume {name}` goes on",
+        Outcome.ERROR: f"set it right, then `bullpen resume {name}` goes on",
+        Outcome.STALLED: f"`bullpen chat --team {name}` talks with the lead",
+        Outcome.FAILED: f"`bullpen chat --team {name}` talks with the lead",
+    }
+    if report.outcome in hints:
+        call.note(hints[report.outcome])
+    return 0 if report.succeeded else EXIT_CODES.get(report.outcome, 1)
