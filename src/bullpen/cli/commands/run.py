@@ -134,7 +134,7 @@ async def _run(call: Call, goal: str, settings: Settings, directory: Path, check
         record = await begin_team(store, goal, settings, name=call.new_name, memory=memory)
         job = Job(team=Team(store, record), workspace=directory, goal=goal, check=check, model=model)
         if detach:
-            from bullpen.cli.live.detached import start_detached
+            from bullpen.cli.commands.detached import start_detached
 
             return await start_detached(call, job)
         return await host(call, job, max_minutes=settings.budget.max_minutes)
