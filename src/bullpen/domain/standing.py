@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -70,7 +70,7 @@ def judge(snapshot: Snapshot) -> Standing:
     return Standing(verdict=Verdict.DONE, digest=digest)
 
 
-def _something_moves(snapshot: Snapshot, unfinished: Iterable[Task]) -> bool:
+def _something_moves(snapshot: Snapshot, unfinished: Sequence[Task]) -> bool:
     living = [member for member in snapshot.members if _is_there(member, snapshot)]
     keys = {member.key for member in living}
     return (
@@ -82,6 +82,7 @@ def _something_moves(snapshot: Snapshot, unfinished: Iterable[Task]) -> bool:
         or any(
             _may_claim(member, task) for task in unfinished for member in living if member.kind is not MemberKind.LEAD
         )
+        or any(_is_about_to_begin(member, unfinished) for member in living)
     )
 
 
@@ -94,8 +95,29 @@ def _is_there(member: Member, snapshot: Snapshot) -> bool:
     return member.worker_id is not None
 
 
+def _is_about_to_begin(member: Member, unfinished: Sequence[Task]) -> bool:
+    """Seen idle between two steps of its loop: a task was just claimed, a prompt is there to be read, or its next work
+    phase is open already."""
+    if member.status is not MemberStatus.IDLE or member.kind not in (MemberKind.LEAD, MemberKind.TEAMMATE):
+        return False
+    if member.counters.get("phase"):
+        return True
+    for task in unfinished:
+        if task.status is TaskStatus.IN_PROGRESS and task.owner_key == member.key:
+            return bool(member.counters.get("held") != task.id)
+    return has_unread_prompt(member) and not any(_may_become_its(member, task) for task in unfinished)
+
+
+def has_unread_prompt(member: Member) -> bool:
+    return bool(member.prompt.strip()) and member.counters.get("briefed") != digest_of(member.prompt)
+
+
 def _may_claim(member: Member, task: Task) -> bool:
-    if task.status is not TaskStatus.PENDING or task.open_blockers:
+    return not task.open_blockers and _may_become_its(member, task)
+
+
+def _may_become_its(member: Member, task: Task) -> bool:
+    if task.status is not TaskStatus.PENDING:
         return False
     if task.owner is not None:
         return task.owner_key == member.key

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from bullpen.domain.member import LEAD, Member, MemberStatus
+from bullpen.domain.message import MessageType
 from bullpen.domain.request import digest_of
 from bullpen.domain.standing import Snapshot, Standing, Verdict, judge
 from bullpen.domain.task import FINISHED
@@ -61,7 +62,7 @@ class StandingWatch:
         lead = next(member for member in snapshot.members if member.key == LEAD)
         if lead.worker_id is None or lead.status is not MemberStatus.IDLE:
             return standing
-        text = _word_to_lead(snapshot, standing, lead)
+        text = await self._word_to_lead(snapshot, standing, lead)
         if text is not None and await self._tell(text, standing, snapshot):
             return Standing(verdict=Verdict.MOVES, digest=standing.digest)
         return standing
@@ -76,15 +77,24 @@ class StandingWatch:
         stored = await self._store.get_message(self._team_id, message.id)
         return stored.delivered_at is None
 
+    async def _word_to_lead(self, snapshot: Snapshot, standing: Standing, lead: Member) -> str | None:
+        if standing.verdict is Verdict.STALLED:
+            waits = "\n".join(f"- {line}" for line in standing.lines)
+            return (
+                f"The team has stalled: nothing can go on by itself.\n{waits}\n"
+                "Change something, or say why it must end."
+            )
+        if standing.verdict is Verdict.DONE and (_has_news(snapshot, lead) or await self._has_unread_results()):
+            counts = Counter(str(task.status) for task in snapshot.tasks)
+            return (
+                f"{ALL_FINISHED}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) + "."
+            )
+        return None
 
-def _word_to_lead(snapshot: Snapshot, standing: Standing, lead: Member) -> str | None:
-    if standing.verdict is Verdict.STALLED:
-        waits = "\n".join(f"- {line}" for line in standing.lines)
-        return f"The team has stalled: nothing can go on by itself.\n{waits}\nChange something, or say why it must end."
-    if standing.verdict is Verdict.DONE and _has_news(snapshot, lead):
-        counts = Counter(str(task.status) for task in snapshot.tasks)
-        return f"{ALL_FINISHED}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) + "."
-    return None
+    async def _has_unread_results(self) -> bool:
+        """A task may be finished while the lead is being asked: only its result tells it, and that wakes nobody."""
+        unread = await self._store.list_mail(self._team_id, LEAD, undelivered_only=True)
+        return any(message.type is MessageType.RESULT for message in unread)
 
 
 def _has_news(snapshot: Snapshot, lead: Member) -> bool:
