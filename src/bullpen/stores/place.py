@@ -40,5 +40,8 @@ def _state_of(url: str) -> Path:
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     if url.startswith("sqlite:///") and not url.endswith(":memory:"):
         url = str(Path(url.removeprefix("sqlite:///")).expanduser().absolute())
+    elif url.endswith(":memory:"):
+        # Each process has its own: another's members of the same name are not ours, nor are their processes leftovers.
+        url = f"{url}{os.getpid()}"
     digest = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Path(home).expanduser() / "bullpen" / digest
