@@ -110,7 +110,9 @@ async def _submit_plan(context: ToolContext, arguments: Mapping[str, Any]) -> To
         context.ref, RequestKind.PLAN, LEAD, content=arguments["plan"], operation_id=context.operation_id
     )
     return ToolOutput(
-        text=f"plan {request.id} is with {request.asked}; you are woken by the answer", ends_phase="awaiting_messages"
+        text=f"plan {request.id} is with {request.asked}; you are woken by the answer",
+        ends_phase="awaiting_messages",
+        waits_for=f"request {request.id}",
     )
 
 
