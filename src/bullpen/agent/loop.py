@@ -6,7 +6,8 @@
 The same loop for the lead and for teammates; the lead claims nothing and never times
 out. Whatever is decided here is decided from the store, so that any process can go on:
 `counters["phase"]` is the number of the open work phase, `held` which task it rests with,
-`briefed` which prompt it was given, `waits` what answer it waits for.
+`briefed` which prompt it was given, `waits` what answer it waits for, `unanswered` why its
+model could not be asked, `failed` why it could not go on otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bullpen.agent.turn import Ending, take_turn
 from bullpen.domain.member import Autonomy, MemberStatus
 from bullpen.domain.message import escape
 from bullpen.domain.request import digest_of
+from bullpen.domain.standing import has_unread_prompt
 from bullpen.domain.task import Task
 from bullpen.domain.transcript import TurnKind
 from bullpen.errors import Conflict, ShuttingDown
@@ -37,6 +39,9 @@ REMINDER = (
     "Your task is still open. Finish it (TaskUpdate status completed, with its result), fail it and say what you "
     "tried, give it back (status pending), or call idle and say what you wait for. You are not reminded again."
 )
+
+
+ASK_AGAIN = "Your model could not be asked for a while. Go on with what came before."
 
 
 async def live(agent: Agent) -> None:
@@ -81,6 +86,8 @@ async def recover(agent: Agent) -> None:
     if agent.counters.get("phase") and agent.must_reintroduce and not _has_spoken(agent):
         agent.must_reintroduce = False
         await agent.tell(f"You were restarted.\n\n<identity>{await agent.identity()}</identity>")
+    elif agent.must_reintroduce and agent.counters.get("unanswered"):
+        await _begin(agent, [ASK_AGAIN], task=None)
 
 
 def _has_spoken(agent: Agent) -> bool:
@@ -122,8 +129,11 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
             "repeated": None,
             "ending": None,
             "task": None,
-            "held": None if task is None else task.id,
+            # Who leaves gives it back.
+            "held": None if task is None or ending.leaves else task.id,
             "waits": ending.waits_for,
+            "unanswered": ending.unanswered,
+            "failed": ending.text if ending.why == "error" else None,
         },
         operation_id=f"{agent.team.id}/{agent.member.key}/phase-{agent.counters.get('phase', 0)}/end",
     )
@@ -143,9 +153,9 @@ async def _leave(agent: Agent, reason: str) -> None:
 
 async def rest(agent: Agent) -> bool:
     """True when a work phase has begun; False when the member has ended."""
-    await _become_idle(agent)
     if await _take_up_own_task(agent):
         return True
+    await _become_idle(agent)
     clock = _IdleClock(agent)
     while True:
         agent.bell.clear()
@@ -189,7 +199,10 @@ async def _has_unread_mail(agent: Agent) -> bool:
 
 
 async def _take_up_own_task(agent: Agent) -> bool:
-    """After a restart it goes on with what it holds, unless it was resting with it."""
+    """After a restart it goes on with what it holds, unless it was resting with it.
+
+    Before it is seen idle: a team whose only task is held by one who rests would be taken for stalled.
+    """
     if agent.is_lead:
         return False
     task = await agent.find_task()
@@ -232,7 +245,7 @@ async def _begin_with_task(agent: Agent, task: Task) -> None:
 
 async def _begin_with_prompt(agent: Agent) -> bool:
     """The prompt is the work only where the board has nothing that could become its."""
-    if not _unread_prompt(agent) or await agent.store.has_prospects(agent.ref):
+    if not has_unread_prompt(agent.member) or await agent.store.has_prospects(agent.ref):
         return False
     await _begin(agent, [], task=None)
     return True
@@ -250,7 +263,7 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
     elif not agent.turns and not agent.is_lead:
         members = await agent.store.list_members(agent.team.id)
         opening.append(f"<team>{roster_text(agent.member, members)}</team>")
-    if _unread_prompt(agent):
+    if has_unread_prompt(agent.member):
         opening.append(f"<instructions>{escape(agent.member.prompt)}</instructions>")
     held = agent.counters.get("held")
     counters = {
@@ -260,6 +273,8 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
         "task": held if task is None else task.id,
         "briefed": digest_of(agent.member.prompt),
         "waits": None,
+        "unanswered": None,
+        "failed": None,
         "ending": None,
     }
     texts = [*opening, *parts]
@@ -270,11 +285,6 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
     if agent.member.status is not MemberStatus.WORKING:
         agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
     await agent.refresh()
-
-
-def _unread_prompt(agent: Agent) -> bool:
-    prompt = agent.member.prompt
-    return bool(prompt.strip()) and agent.counters.get("briefed") != digest_of(prompt)
 
 
 # -- the idle clock -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from bullpen.agent.memory import context_tokens
 from bullpen.agent.watching import Interrupted, watched
 from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import encode
-from bullpen.domain.member import LEAD, MemberStatus
+from bullpen.domain.member import LEAD, USER, MemberStatus
 from bullpen.domain.message import Message, MessageType, Origin
 from bullpen.domain.prompt import AssistantMessage, CallPart, Reply, StopReason, TextPart
 from bullpen.domain.transcript import NewCall, Turn, TurnKind
@@ -28,18 +28,21 @@ from bullpen.errors import ContextOverflow, ProviderError, ShuttingDown, ToolErr
 from bullpen.tool import Changes
 
 CUT_REPLY = "Your reply was cut off by its length limit. Go on exactly where it stopped."
+CUTS_IN_VAIN = 3
 CUT_BY_HUMAN = "(The human interrupted your reply.)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """A work phase is over: why, and with which words. `leaves`: the member shuts down for this reason."""
+    """A work phase is over: why, and with which words. `leaves`: the member shuts down for this reason.
+    `unanswered`: why its model could not be asked."""
 
     why: str
     text: str = ""
     status: MemberStatus = MemberStatus.IDLE
     leaves: str | None = None
     waits_for: str | None = None
+    unanswered: str | None = None
 
     @property
     def may_be_reminded(self) -> bool:
@@ -154,11 +157,20 @@ async def _finished(agent: Agent) -> Ending | None:
     match shown[-1].content.get("stop_reason"):
         case StopReason.REFUSAL:
             return Ending(why="error", text=f"the model refused to answer: {text or '(no words)'}")
-        case StopReason.MAX_OUTPUT if text:
+        case StopReason.MAX_OUTPUT if not _is_cut_in_vain(shown):
             await agent.tell(CUT_REPLY)
             return None
+        case StopReason.MAX_OUTPUT:
+            return Ending(why="error", text=f"the model used up its output limit {CUTS_IN_VAIN} times without a word")
         case _:
             return Ending(why="no_tool_use", text=text or "(the model replied with nothing)")
+
+
+def _is_cut_in_vain(shown: Sequence[Turn]) -> bool:
+    """A model that only thinks until its limit is asked to go on, but not for ever."""
+    replies = [turn for turn in reversed(shown) if turn.kind == TurnKind.ASSISTANT][:CUTS_IN_VAIN]
+    cut = [turn for turn in replies if turn.content.get("stop_reason") == StopReason.MAX_OUTPUT and not _text_of(turn)]
+    return len(cut) == CUTS_IN_VAIN
 
 
 async def _look_for_circles(agent: Agent) -> Ending | None:
@@ -241,16 +253,17 @@ def _with_unique_calls(agent: Agent, message: AssistantMessage, seq: int) -> Ass
 
 
 async def _give_up(agent: Agent, error: ProviderError) -> Ending:
-    """The lead and the human are told, once for each kind of failure; a teammate gives its task back and ends."""
-    name = type(error).__name__
+    """The lead and the human are told, once for each kind of failure while this lead is hosted; a teammate gives its
+    task back and ends. What it was asked stays unanswered: when it is hosted again, it goes on with it."""
     text = f"{agent.member.name} cannot ask its model {agent.provider.model}: {error}"
-    known = f"{agent.team.id}/{agent.provider.model}/{name}/{agent.counters.get('phase_seq', 0)}"
-    for to in ("user", LEAD):
+    lead = agent.member if agent.is_lead else await agent.store.get_member(agent.team.id, LEAD)
+    known = f"{agent.team.id}/{lead.incarnation}/{type(error).__name__}/{agent.provider.model}"
+    for to in (USER, LEAD):
         if to != agent.member.key:
             await agent.store.notify(
                 agent.team.id, to, text, type=MessageType.ERROR, operation_id=f"provider-error/{to}/{known}"[:200]
             )
-    return Ending(why="error", text=text, leaves=None if agent.is_lead else "error")
+    return Ending(why="error", leaves=None if agent.is_lead else "error", unanswered=text)
 
 
 def _text_of(turn: Turn) -> str:

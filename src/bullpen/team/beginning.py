@@ -87,7 +87,8 @@ async def _create(store: Store, name: str, goal: str, settings: Settings, memory
 
 
 async def wake_lead(store: Store, team_id: int, goal: str) -> None:
-    """The goal as the human's word to the lead, and the lead wanted; with it whoever was stopped together."""
+    """The goal as the human's word to the lead, and the lead wanted; with it whoever was stopped together, and those
+    whose model could not be asked."""
     user = MemberRef(team_id, USER, 0)
     team = await store.get_team(team_id)
     if stopped := team.settings.get(STOPPED):
@@ -99,3 +100,6 @@ async def wake_lead(store: Store, team_id: int, goal: str) -> None:
     lead = await store.get_member(team_id, LEAD)
     if lead.status is not MemberStatus.WANTED:
         await store.want_member(user, LEAD)
+    for member in await store.list_members(team_id):
+        if member.status is MemberStatus.SHUTDOWN and member.status_reason.startswith("error"):
+            await store.want_member(user, member.name)

@@ -135,10 +135,13 @@ def _outcome(snapshot: Snapshot, standing: Standing) -> tuple[Outcome, tuple[str
     if broke:
         return Outcome.BUDGET, (broke[0].status_reason,)
     lead = next(member for member in snapshot.members if member.kind is MemberKind.LEAD)
-    if lead.status_reason.startswith("error"):
-        return Outcome.ERROR, (lead.status_reason,)
+    unanswered = lead.counters.get("unanswered")
+    if unanswered or lead.status_reason.startswith("error: "):
+        return Outcome.ERROR, (unanswered or lead.status_reason,)
     if lead.status is MemberStatus.SHUTDOWN and lead.status_reason in ("asked", "forced"):
         return Outcome.STOPPED, ()
+    if failed := lead.counters.get("failed"):
+        return Outcome.FAILED, (failed,)
     match standing.verdict:
         case Verdict.ASKS:
             return Outcome.ASKS, standing.lines

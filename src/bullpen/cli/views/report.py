@@ -25,7 +25,7 @@ _WORDS = {
     Outcome.TIME: ("stopped: the time is over", "yellow"),
     Outcome.STOPPED: ("stopped: everyone was asked to shut down", "yellow"),
     Outcome.ERROR: ("stopped: the model cannot be asked", "red"),
-    Outcome.FAILED: ("the check failed: the goal is not reached", "red"),
+    Outcome.FAILED: ("the goal is not reached", "red"),
 }
 _MEMBER_COLUMNS = (
     Column("MEMBER"),
