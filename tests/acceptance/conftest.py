@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Bullpen, three_tasks
+from tests.support.company import WIRES, Wire
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +26,10 @@ def used(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Bullpen:
 @pytest.fixture
 def bullpen(tmp_path: Path, pycache: Path) -> Bullpen:
     return Bullpen(tmp_path, pycache)
+
+
+@pytest.fixture(params=WIRES, ids=lambda wire: f"{wire.format}-{'streamed' if wire.is_streamed else 'whole'}")
+def wire(request: pytest.FixtureRequest) -> Wire:
+    """Both formats, each whole and streamed."""
+    found: Wire = request.param
+    return found
