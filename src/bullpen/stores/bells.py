@@ -26,8 +26,6 @@ import json
 import os
 import secrets
 import socket
-import stat
-import tempfile
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +35,7 @@ from typing import Any, Protocol
 
 from bullpen.domain.text import name_key
 from bullpen.errors import StoreUnavailable
+from bullpen.stores.directory import make_runtime_directory
 from bullpen.stores.transaction import EventRing, MemberRing, Ring, WantedRing
 
 _MAX_DATAGRAM = 60_000
@@ -161,7 +160,7 @@ class DatagramDoorbell:
     def __init__(self, board: BellBoard, identity: str) -> None:
         """`identity` names the store: the same for every process that opened it."""
         self._board = board
-        self._directory = _user_directory() / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._directory = make_runtime_directory() / hashlib.sha256(identity.encode()).hexdigest()[:16]
         self._directory_name = str(self._directory)
         self._own: set[str] = set()
         """Our own sockets: whoever rings here has rung the board already."""
@@ -290,22 +289,3 @@ def queue_length() -> int:
     with suppress(OSError, ValueError):
         return int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text())
     return 10
-
-
-def _user_directory() -> Path:
-    """Short, and the user's own: `/run/user/1000/bullpen` or `/tmp/bullpen-1000`."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and len(runtime) <= 40 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
-        directory = Path(runtime) / "bullpen"
-    else:
-        shortest = tempfile.gettempdir() if len(tempfile.gettempdir()) <= 40 else "/tmp"
-        directory = Path(shortest) / f"bullpen-{os.getuid()}"
-    with suppress(OSError):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    with suppress(OSError):
-        info = directory.lstat()
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-            raise StoreUnavailable(
-                f"{directory} belongs to somebody else: set XDG_RUNTIME_DIR to a directory of your own"
-            )
-    return directory

@@ -1,7 +1,11 @@
-"""The directory that holds a store on disk."""
+"""Directories: one that holds a store on disk, and one of this machine for what lives no longer than processes do."""
 
 from __future__ import annotations
 
+import os
+import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from bullpen.errors import StoreUnavailable
@@ -17,3 +21,25 @@ def make_store_directory(directory: Path) -> None:
             (directory / ".gitignore").write_text("*\n")
     except OSError as error:
         raise StoreUnavailable(f"{directory} cannot be created: {error.strerror}") from error
+
+
+def runtime_path() -> Path:
+    """Short, and the user's own: `/run/user/1000/bullpen` or `/tmp/bullpen-1000`."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and len(runtime) <= 40 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        return Path(runtime) / "bullpen"
+    shortest = tempfile.gettempdir() if len(tempfile.gettempdir()) <= 40 else "/tmp"
+    return Path(shortest) / f"bullpen-{os.getuid()}"
+
+
+def make_runtime_directory() -> Path:
+    directory = runtime_path()
+    with suppress(OSError):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    with suppress(OSError):
+        info = directory.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            raise StoreUnavailable(
+                f"{directory} belongs to somebody else: set XDG_RUNTIME_DIR to a directory of your own"
+            )
+    return directory

@@ -2,6 +2,9 @@
 
 The kernel frees an `flock` when its holder dies, however it dies, so a free one
 proves death at once, and `resume` right after `kill -9` need not wait for a lease.
+`LifeLocks` lie beside a store that only one machine has: what is not there is dead.
+`LocalLives` serve a store that many machines share: they prove deaths of this one,
+and know nothing of any other.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pathlib import Path
 
 from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable
-from bullpen.stores.directory import make_store_directory
+from bullpen.stores.directory import make_runtime_directory, make_store_directory, runtime_path
 
 
 @cache
@@ -58,10 +61,14 @@ class LifeLocks:
             return Liveness.DEAD
         if worker.host != socket.gethostname():
             return Liveness.UNKNOWN
+        return self._look(worker.token) or Liveness.DEAD
+
+    def _look(self, token: str) -> Liveness | None:
+        """None: there is no such file."""
         try:
-            descriptor = os.open(self._path(worker.token), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._path(token), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return Liveness.DEAD
+            return None
         except OSError:
             return Liveness.UNKNOWN
         try:
@@ -81,3 +88,21 @@ class LifeLocks:
     def _path(self, token: str) -> Path:
         assert self._directory is not None
         return self._directory / f"{token}.lock"
+
+
+class LocalLives(LifeLocks):
+    """In the user's own directory of this machine. Whoever cannot write there goes without this proof."""
+
+    def __init__(self) -> None:
+        super().__init__(runtime_path() / "lives")
+
+    def hold(self, token: str) -> None:
+        with suppress(StoreUnavailable):
+            make_runtime_directory()
+            super().hold(token)
+
+    def probe(self, worker: Worker) -> Liveness:
+        """No file: another container or user of this machine, or one who could not write it."""
+        if worker.boot_id != boot_id():
+            return Liveness.UNKNOWN
+        return self._look(worker.token) or Liveness.UNKNOWN

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,7 +27,10 @@ LIVES = """
 """
 
 
-async def be_a_worker(line: Line, url: str) -> None:
+async def be_a_worker(line: Line, url: str, elsewhere: str | None = None) -> None:
+    """`elsewhere`: a directory of its own, as on another machine: its lock file is out of sight."""
+    if elsewhere is not None:
+        os.environ["XDG_RUNTIME_DIR"] = elsewhere
     async with opened(url) as store:
         worker = await store.register_worker()
         await line.say("registered", id=worker.id)
@@ -34,12 +42,58 @@ async def test_a_worker_of_ones_own_lives(postgres_url: str) -> None:
         assert await store.probe_worker(await store.register_worker()) is Liveness.ALIVE
 
 
-async def test_a_killed_worker_is_dead_once_its_lock_was_seen_held_and_was_free_for_a_second(
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """Short, or it would not be taken: below it there are sockets."""
+    with TemporaryDirectory() as directory:
+        yield directory
+
+
+async def test_a_killed_worker_of_this_machine_is_dead_at_once_even_for_who_never_saw_it(
     postgres_url: str, crew: Crew
+) -> None:
+    child = crew.start(be_a_worker, url=postgres_url)
+    number = (await child.hear("registered"))["id"]
+    async with open_store(postgres_url) as store:
+        assert await store.probe_worker(await _worker(store, number)) is Liveness.ALIVE
+    child.kill()
+    async with open_store(postgres_url) as store:
+        assert await store.probe_worker(await _worker(store, number)) is Liveness.DEAD
+
+
+async def test_a_frozen_worker_of_this_machine_is_not_dead(postgres_url: str, crew: Crew) -> None:
+    child = crew.start(be_a_worker, url=postgres_url)
+    number = (await child.hear("registered"))["id"]
+    child.freeze()
+    async with open_store(postgres_url) as store:
+        assert await store.probe_worker(await _worker(store, number)) is Liveness.ALIVE
+
+
+async def test_the_locks_of_another_boot_prove_nothing(postgres_url: str, crew: Crew) -> None:
+    child = crew.start(be_a_worker, url=postgres_url)
+    number = (await child.hear("registered"))["id"]
+    child.kill()
+    await _until_unlocked(postgres_url)
+    async with open_store(postgres_url) as store:
+        worker = replace(await _worker(store, number), boot_id="another")
+        assert await store.probe_worker(worker) is Liveness.UNKNOWN
+
+
+async def test_where_no_lock_file_can_be_written_a_worker_goes_without_that_proof(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", elsewhere)
+    (Path(elsewhere) / "bullpen").write_text("in the way")
+    async with opened(postgres_url) as store:
+        assert await store.probe_worker(await store.register_worker()) is Liveness.ALIVE
+
+
+async def test_a_killed_worker_is_dead_once_its_lock_was_seen_held_and_was_free_for_a_second(
+    postgres_url: str, crew: Crew, elsewhere: str
 ) -> None:
     clock = FakeClock()
     async with open_store(postgres_url, clock=clock) as store:
-        child = crew.start(be_a_worker, url=postgres_url)
+        child = crew.start(be_a_worker, url=postgres_url, elsewhere=elsewhere)
         worker = await _worker(store, (await child.hear("registered"))["id"])
         assert await store.probe_worker(worker) is Liveness.ALIVE
         child.kill()
@@ -50,9 +104,9 @@ async def test_a_killed_worker_is_dead_once_its_lock_was_seen_held_and_was_free_
         assert await store.probe_worker(worker) is Liveness.DEAD
 
 
-async def test_who_never_saw_it_alive_cannot_say_that_it_is_dead(postgres_url: str, crew: Crew) -> None:
+async def test_who_never_saw_it_alive_cannot_say_that_it_is_dead(postgres_url: str, crew: Crew, elsewhere: str) -> None:
     clock = FakeClock()
-    child = crew.start(be_a_worker, url=postgres_url)
+    child = crew.start(be_a_worker, url=postgres_url, elsewhere=elsewhere)
     number = (await child.hear("registered"))["id"]
     child.kill()
     await _until_unlocked(postgres_url)

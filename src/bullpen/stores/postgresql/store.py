@@ -28,6 +28,7 @@ from bullpen.domain.member import Liveness, Member, Worker
 from bullpen.errors import BullpenError, StoreUnavailable
 from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import Doorbell, NoDoorbell, events_topic, topic_of
+from bullpen.stores.life import LocalLives
 from bullpen.stores.postgresql import channel
 from bullpen.stores.postgresql.commit import Fate, fate_of
 from bullpen.stores.postgresql.connection import connect, explained, parse_url
@@ -78,6 +79,7 @@ class PostgresStore(VerbStore):
         self._process = secrets.token_hex(6)
         self._pool = Pool(self._connect, size=pool_size, patience_seconds=patience_seconds)
         self._switchboard = Switchboard(self._connect, clock, self._hear, self._look_around)
+        self._lives = LocalLives()
         self._following = Followers(self._pool, self._process, self._board)
         self._claimers: Claimers = {}
         self._has_tables = False
@@ -99,6 +101,7 @@ class PostgresStore(VerbStore):
     async def _close(self) -> None:
         async with AsyncExitStack() as stack:
             stack.callback(self._pool.close)
+            stack.callback(self._lives.close)
             stack.push_async_callback(self._switchboard.close)
             await self._following.close()
 
@@ -322,9 +325,14 @@ class PostgresStore(VerbStore):
 
     async def _hold_life(self, token: str) -> None:
         await self._switchboard.hold_life(token)
+        self._lives.hold(token)
 
     async def _drop_life(self, token: str) -> None:
+        self._lives.drop(token)
         await self._switchboard.drop_life(token)
 
     async def probe_worker(self, worker: Worker) -> Liveness:
+        """Of a worker of this machine its kernel knows the death first, and for certain."""
+        if self._lives.probe(worker) is Liveness.DEAD:
+            return Liveness.DEAD
         return await self._switchboard.probe(worker.token)
