@@ -114,7 +114,8 @@ class Store(Protocol):
     async def register_worker(
         self, *, slots: int = 0, labels: Sequence[str] = (), lease_seconds: float = 15.0
     ) -> Worker:
-        """Enter this process as a worker, holding what proves its life. `slots` is how many wanted members it takes."""
+        """Enter this process as a worker, holding what proves its life. `slots` is how many wanted teammates it takes;
+        with none it takes no lead either."""
         ...
 
     async def renew_worker(self, worker_id: int) -> Worker:
@@ -185,6 +186,7 @@ class Store(Protocol):
         """Claim the longest-wanted member (of that team) for this worker: incarnation + 1, `working`.
 
         One winner however many workers try; None if there is none or no slot is free.
+        A lead takes no slot: its teammates may hold them all, waiting for it.
         LeaseLost if this worker was lapsed.
         """
         ...

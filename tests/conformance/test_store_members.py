@@ -258,6 +258,18 @@ async def test_a_worker_takes_no_more_than_it_has_slots(board: Board) -> None:
     assert await board.store.host_member(none.id) is None
 
 
+async def test_a_lead_finds_room_where_its_teammates_hold_every_slot(board: Board) -> None:
+    small = await board.store.register_worker(slots=1)
+    await board.store.spawn_member(board.lead, "ana")
+    await board.store.spawn_member(board.lead, "ben")
+    assert await board.store.host_member(small.id) is not None
+    await board.store.want_member(board.user, "lead")
+    lead = await board.store.host_member(small.id)
+    assert lead is not None
+    assert lead.name == "lead"
+    assert await board.store.host_member(small.id) is None, "ben has no room"
+
+
 async def test_each_wanted_member_is_hosted_once_however_many_workers_try(
     board: Board, open_another: OpenAnother
 ) -> None:

@@ -30,7 +30,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """`tasks`: every one that is not deleted. `mail_for`: the keys of members with undelivered waking mail.
+    """`tasks`: every one that is not deleted. `has_host`: some worker takes members, `can_host`: and has room for
+    another teammate. `mail_for`: the keys of members with undelivered waking mail.
     `question`: the lead's last word to the human, if the human has not written to it since."""
 
     team: Team
@@ -39,6 +40,7 @@ class Snapshot:
     requests: tuple[Request, ...]
     mail_for: frozenset[str]
     running: int
+    has_host: bool
     can_host: bool
     question: Message | None
 
@@ -91,7 +93,7 @@ def _is_there(member: Member, snapshot: Snapshot) -> bool:
     if member.kind is MemberKind.USER:
         return False
     if member.status is MemberStatus.WANTED or member.can_be_revived:
-        return snapshot.can_host
+        return snapshot.has_host if member.kind is MemberKind.LEAD else snapshot.can_host
     return member.worker_id is not None
 
 

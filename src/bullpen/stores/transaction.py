@@ -154,14 +154,14 @@ class Transaction(Protocol):
         """Those that exist, locked in ascending key order."""
         ...
 
-    async def find_wanted(self, team_id: int | None) -> Member | None:
+    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
         """The longest wanted of a live team, locked, passing over locked ones."""
         ...
 
     async def has_wanted(self) -> bool: ...
 
     async def count_hosted(self, worker_id: int) -> int:
-        """Its lead and teammates; external members take no slot."""
+        """Its teammates; leads and external members take no slot."""
         ...
 
     async def list_claimers(

@@ -38,15 +38,16 @@ def task(**fields: Any) -> Task:
     return Task(**known | fields)
 
 
-def verdict(*members: Member, tasks: tuple[Task, ...] = ()) -> Verdict:
+def verdict(*members: Member, tasks: tuple[Task, ...] = (), can_host: bool = True, **lead: Any) -> Verdict:
     snapshot = Snapshot(
         team=Team(id=1, name="team", created_at=NOW),
-        members=(member("lead"), *members),
+        members=(member("lead", **lead), *members),
         tasks=tasks,
         requests=(),
         mail_for=frozenset(),
         running=0,
-        can_host=True,
+        has_host=True,
+        can_host=can_host,
         question=None,
     )
     return judge(snapshot).verdict
@@ -54,6 +55,11 @@ def verdict(*members: Member, tasks: tuple[Task, ...] = ()) -> Verdict:
 
 def test_a_team_at_rest_is_done() -> None:
     assert verdict(member("ana")) is Verdict.DONE
+
+
+def test_a_wanted_lead_comes_although_no_slot_is_free_and_a_wanted_teammate_does_not() -> None:
+    assert verdict(can_host=False, status=MemberStatus.WANTED, worker_id=None) is Verdict.MOVES
+    assert verdict(member("ana", status=MemberStatus.WANTED, worker_id=None), can_host=False) is Verdict.DONE
 
 
 def test_who_has_not_read_its_prompt_will_begin() -> None:

@@ -280,8 +280,8 @@ class FilesTransaction:
         found = (self._find_member(team_id, key) for key in sorted(set(keys)))
         return [member for member in found if member is not None]
 
-    async def find_wanted(self, team_id: int | None) -> Member | None:
-        wanted = self._wanted(team_id)
+    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
+        wanted = [member for member in self._wanted(team_id) if member.kind is MemberKind.LEAD or not leads_only]
         return min(wanted, key=lambda member: (member.status_at, member.team_id, member.key), default=None)
 
     async def has_wanted(self) -> bool:
@@ -297,8 +297,7 @@ class FilesTransaction:
         return [member for member in members if member.status is MemberStatus.WANTED]
 
     async def count_hosted(self, worker_id: int) -> int:
-        hosted = (MemberKind.LEAD, MemberKind.TEAMMATE)
-        return sum(member.kind in hosted for member in self._members_of(worker_id))
+        return sum(member.kind is MemberKind.TEAMMATE for member in self._members_of(worker_id))
 
     async def list_claimers(
         self,

@@ -409,11 +409,12 @@ class PostgresTransaction(SqlTransaction):
             raise LookAgain(holders=[Statement(_WAIT_FOR_OFFERS, {"team_id": member.team_id})])
         return found
 
-    async def find_wanted(self, team_id: int | None) -> Member | None:
-        found = await super().find_wanted(team_id)
+    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
+        found = await super().find_wanted(team_id, leads_only=leads_only)
         if found is None and self._may_look_again:
             place = statements.WAIT_FOR_WANTED if team_id is None else statements.WAIT_FOR_WANTED_OF_TEAM
-            raise LookAgain(holders=[], places=[Statement(DIALECT.named(place), {"team_id": team_id})])
+            parameters = {"team_id": team_id, "leads_only": int(leads_only)}
+            raise LookAgain(holders=[], places=[Statement(DIALECT.named(place), parameters)])
         return found
 
     async def list_claimers(

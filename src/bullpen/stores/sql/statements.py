@@ -40,13 +40,14 @@ LIST_MEMBERS_OF = "SELECT {member_columns} FROM member WHERE worker_id = :worker
 
 FIND_WANTED = """
     SELECT {member_columns} FROM member
-    WHERE status = 'wanted' AND member.team_id IN (SELECT id FROM team WHERE deleted_at IS NULL)
+    WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0)
+      AND member.team_id IN (SELECT id FROM team WHERE deleted_at IS NULL)
     ORDER BY status_at, member.team_id, name_key LIMIT 1 {skip_locked}
 """
 
 FIND_WANTED_OF_TEAM = """
     SELECT {member_columns} FROM member
-    WHERE status = 'wanted' AND member.team_id = :team_id
+    WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0) AND member.team_id = :team_id
       AND EXISTS (SELECT 1 FROM team WHERE id = :team_id AND deleted_at IS NULL)
     ORDER BY status_at, name_key LIMIT 1 {skip_locked}
 """
@@ -57,7 +58,7 @@ WAIT_FOR_WANTED_OF_TEAM = FIND_WANTED_OF_TEAM.replace("{skip_locked}", "{for_upd
 
 HAS_WANTED = "SELECT 1 FROM member WHERE status = 'wanted' LIMIT 1"
 
-COUNT_HOSTED = "SELECT count(*) FROM member WHERE worker_id = :worker_id AND kind IN ('lead', 'teammate')"
+COUNT_HOSTED = "SELECT count(*) FROM member WHERE worker_id = :worker_id AND kind = 'teammate'"
 
 # The role is compared only if the task has one: any member may take a task without.
 LIST_CLAIMERS = """

@@ -165,10 +165,13 @@ class SqlTransaction:
         found = [await self.find(Member, team_id, key, lock=lock) for key in sorted(set(keys))]
         return [member for member in found if member is not None]
 
-    async def find_wanted(self, team_id: int | None) -> Member | None:
-        if team_id is None:
-            return cast("Member | None", await self._one(MEMBER, statements.FIND_WANTED))
-        return cast("Member | None", await self._one(MEMBER, statements.FIND_WANTED_OF_TEAM, team_id=team_id))
+    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
+        found = (
+            await self._one(MEMBER, statements.FIND_WANTED, leads_only=int(leads_only))
+            if team_id is None
+            else await self._one(MEMBER, statements.FIND_WANTED_OF_TEAM, team_id=team_id, leads_only=int(leads_only))
+        )
+        return cast("Member | None", found)
 
     async def has_wanted(self) -> bool:
         return await self._exists(statements.HAS_WANTED)

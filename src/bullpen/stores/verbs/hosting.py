@@ -127,7 +127,7 @@ async def give_back(tx: Transaction, task: Task, *, by: str, note: str, actor: s
     return free
 
 
-async def has_free_slot(tx: Transaction, *, except_worker: int | None) -> bool:
+async def has_free_slot(tx: Transaction, *, except_worker: int | None = None) -> bool:
     for worker in await tx.list_workers(include_stopped=False):
         if worker.id != except_worker and worker.slots and await tx.count_hosted(worker.id) < worker.slots:
             return True

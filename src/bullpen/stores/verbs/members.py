@@ -125,9 +125,10 @@ class MemberVerbs:
     @write
     async def host_member(tx: Transaction, worker_id: int, *, team_id: int | None = None) -> Member | None:
         worker = await living_worker(tx, worker_id)
-        if await tx.count_hosted(worker_id) >= worker.slots:
+        if not worker.slots:
             return None
-        member = await tx.find_wanted(team_id)
+        is_full = await tx.count_hosted(worker_id) >= worker.slots
+        member = await tx.find_wanted(team_id, leads_only=is_full)
         if member is None:
             return None
         hosted = replace(

@@ -113,7 +113,8 @@ class WholeVerbs:
             requests=tuple(await tx.list_requests(team_id, RequestStatus.OPEN, None, None, None)),
             mail_for=frozenset(await tx.list_mail_keys(team_id)),
             running=_count_running(tx, members, backgrounds, tasks),
-            can_host=await has_free_slot(tx, except_worker=None),
+            has_host=any(worker.slots for worker in await tx.list_workers(include_stopped=False)),
+            can_host=await has_free_slot(tx),
             question=await _find_question(tx, team_id),
         )
 
