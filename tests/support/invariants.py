@@ -12,7 +12,7 @@ from typing import Any
 from bullpen.agent.context import build_context
 from bullpen.domain.budget import TEAM_ACCOUNT
 from bullpen.domain.event import Event, EventKind
-from bullpen.domain.member import USER
+from bullpen.domain.member import LEAD, USER
 from bullpen.domain.message import Message, MessageType
 from bullpen.domain.prompt import AssistantMessage, CallPart, ChatMessage, ResultPart, TextPart
 from bullpen.domain.task import TaskStatus
@@ -52,6 +52,8 @@ async def past_of(store: Store, team_id: int) -> Past:
 async def check_invariants(store: Store, team_id: int, workspace: Path) -> Past:
     past = await past_of(store, team_id)
     await check_tasks(store, team_id, past)
+    check_holders(past)
+    check_deaths(past)
     check_mail(past)
     check_calls(past)
     check_effects(past, workspace)
@@ -94,8 +96,9 @@ def check_mail(past: Past) -> None:
     lost = [
         message for message in past.mail if message.recipient != USER and message.wakes and message.delivered_at is None
     ]
-    assert not lost
+    assert not lost, lost
     assert sorted(message.id for message in past.mail) == sorted(sent)
+    check_order(past)
     written = Counter((message.sender, message.content) for message in past.mail if message.type is MessageType.MESSAGE)
     asked = Counter(
         (name, call.arguments["content"])
@@ -106,6 +109,44 @@ def check_mail(past: Past) -> None:
         if call.arguments.get("type", MessageType.MESSAGE) == MessageType.MESSAGE
     )
     assert all(written[key] == count for key, count in asked.items()), "a message was lost, or sent twice"
+
+
+def check_order(past: Past) -> None:
+    """What one sender wrote to one member stands there in the order in which it was written."""
+    senders = {message.id: message.sender for message in past.mail}
+    for turns in past.turns.values():
+        shown = [entry["message"] for turn in turns if turn.kind == TurnKind.MAIL for entry in turn.content]
+        for sender in set(senders.values()):
+            theirs = [number for number in shown if senders[number] == sender]
+            assert theirs == sorted(theirs)
+
+
+def check_deaths(past: Past) -> None:
+    """The lead is told once of each worker that died with teammates; what they held was kept for them or returned."""
+    told = Counter(
+        message.content for message in past.mail if message.recipient == LEAD and " died; " in message.content
+    )
+    died = [event for event in past.of(EventKind.WORKER_LAPSED) if event.data["members"] != [LEAD]]
+    assert sum(told.values()) == len(died)
+    assert set(told.values()) <= {1}
+
+
+def check_holders(past: Past) -> None:
+    """In the order of the log: a task is held by one member at a time, and completed by the one who holds it."""
+    holders: dict[int, str | None] = {}
+    for event in past.of(EventKind.TASK_CLAIMED, EventKind.TASK_RELEASED, EventKind.TASK_COMPLETED):
+        number = event.data["task"]
+        match event.kind:
+            case EventKind.TASK_CLAIMED:
+                assert holders.get(number) is None, f"#{number} was claimed while {holders[number]} held it"
+                assert event.actor not in holders.values(), f"{event.actor} holds two tasks"
+                holders[number] = event.actor
+            case EventKind.TASK_RELEASED:
+                assert holders[number] == event.data["owner"]
+                holders[number] = None
+            case EventKind.TASK_COMPLETED:
+                assert holders[number] == event.actor, f"#{number} was completed by {event.actor}, who did not hold it"
+                holders[number] = None
 
 
 def check_results(past: Past) -> None:
@@ -235,6 +276,7 @@ async def check_accounts(store: Store, team_id: int, past: Past) -> None:
     settled = [event.data["reservation"] for event in (*answered, *written_off)]
     assert len(settled) == len(set(settled)), "a reservation was settled twice"
     assert team.calls == len(settled)
+    assert team.open_calls == 0, "a reservation was neither settled nor written off"
     assert team.input_tokens == sum(event.data["input_tokens"] for event in answered) + sum(
         event.data["tokens"] for event in written_off
     )

@@ -22,7 +22,7 @@ def unconfined(**sections: Any) -> Settings:
 
 
 class FewSlots(Hosting):
-    """Room for so many members only: the others go to another process."""
+    """Room for so many teammates only: the others go to another process."""
 
     slots = 3
 
@@ -30,7 +30,7 @@ class FewSlots(Hosting):
         return Worker(super().worker(team).house, slots=self.slots, team_id=team.id, lease_seconds=self.lease_seconds)
 
 
-async def perform(line: Line, url: str, name: str, workspace: str, is_alone: bool = True) -> None:
+async def perform(line: Line, url: str, name: str, workspace: str, has_room: bool = True) -> None:
     """Host the team until it is done; says `up` when it begins and `over` with how it ended."""
     provider = PLAY.provider()
     async with open_team(
@@ -41,7 +41,7 @@ async def perform(line: Line, url: str, name: str, workspace: str, is_alone: boo
         open_model=lambda model, **wishes: provider,
         workspace=workspace,
     ) as team:
-        if not is_alone:
+        if not has_room:
             assert team.hosting is not None
             team.hosting = FewSlots(
                 model="scripted:play", open_model=team.hosting.open_model, workspace=Path(workspace)
