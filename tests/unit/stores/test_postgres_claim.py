@@ -37,7 +37,8 @@ async def test_a_claim_takes_three_round_trips(postgres_url: str, monkeypatch: p
 @pytest.mark.parametrize("is_analyzed", [False, True])
 async def test_a_claim_reads_the_partial_indexes_alone(postgres_url: str, is_analyzed: bool) -> None:
     async with opened(postgres_url) as store:
-        await create_team(store)
+        team, _ = await create_team(store)
+        await join(store, team.id, "m", role="r")
     text, names = _compiled(DIALECT.named(statements.CLAIM_NEXT_POSTGRES))
     values = {"name": "'m'", "name_key": "'m'", "now": "now()", "team_id": "1", "role_key": "'r'"}
     explain = f"EXPLAIN (ANALYZE, COSTS OFF) EXECUTE claim ({', '.join(values[name] for name in names)})"

@@ -10,6 +10,9 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.errors import StoreUnavailable
 from bullpen.stores import open_store
+from bullpen.stores.postgresql.commit import Fate, fate_of
+from bullpen.stores.postgresql.connection import connect, parse_url
+from bullpen.stores.postgresql.wire import Statement, Wire
 from tests.support.postgres_proxy import Cut, proxied
 from tests.support.stores import all_events, create_team, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
@@ -89,3 +92,22 @@ async def test_the_same_operation_sent_twice_at_once_happens_once(postgres_url: 
         )
         assert len({receipts[0].message.id for receipts in sent}) == 1
         assert len(await one.list_mail(team.id, "lead")) == 1
+
+
+async def test_an_id_that_a_crashed_server_gave_out_again_is_not_taken_for_ours(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await create_team(store)
+    [(another,)] = await ask(postgres_url, "SELECT pg_current_xact_id()::text")
+    [(beyond,)] = await ask(postgres_url, "SELECT (pg_current_xact_id()::text::bigint + 1000000)::text")
+    ours = Statement("SELECT 1 FROM event WHERE kind = :kind", {"kind": "TaskCreated"})
+
+    async def connected() -> Wire:
+        return (await connect(parse_url(postgres_url)))[0]
+
+    async def fate(transaction_id: str, trace: Statement | None) -> Fate:
+        return await fate_of(transaction_id, trace, connected, patience_seconds=BOUND_SECONDS)
+
+    assert await fate(another, None) is Fate.COMMITTED
+    assert await fate(another, ours) is Fate.ABORTED, "committed, but not by us: our event is not there"
+    assert await fate(beyond, ours) is Fate.ABORTED
+    assert await fate(beyond, None) is Fate.ABORTED

@@ -194,7 +194,9 @@ class PostgresStore(VerbStore):
         try:
             return await tx.finish()
         except CommitUnknown as unknown:
-            fate = await fate_of(unknown.transaction_id, self._connect, patience_seconds=self._patience_seconds)
+            fate = await fate_of(
+                unknown.transaction_id, unknown.trace, self._connect, patience_seconds=self._patience_seconds
+            )
             match fate:
                 case Fate.COMMITTED:
                     return tx.rings

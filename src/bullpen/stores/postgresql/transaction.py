@@ -84,6 +84,11 @@ _RECORD = f"""
     {_TELL_FOLLOWERS}
 """
 
+_FIND_EVENT = """
+    SELECT 1 FROM event
+    WHERE team_id = :team_id AND at = :now AND kind = :kind AND actor = :actor AND data = :data LIMIT 1
+"""
+
 _NOTIFY = """
     SELECT count(pg_notify(channel, payload)) FROM json_to_recordset(:notices) AS new (channel text, payload text)
 """
@@ -149,11 +154,12 @@ _MAX_CLAIMERS = 10_000
 
 
 class CommitUnknown(Exception):
-    """The connection was lost while COMMIT was under way."""
+    """The connection was lost while COMMIT was under way. `trace` finds the first event of the transaction."""
 
-    def __init__(self, transaction_id: str) -> None:
+    def __init__(self, transaction_id: str, trace: Statement | None) -> None:
         super().__init__(transaction_id)
         self.transaction_id = transaction_id
+        self.trace = trace
 
 
 class _Noted(Exception):
@@ -291,8 +297,16 @@ class PostgresTransaction(SqlTransaction):
             await self._wire.run([*waiting, *last, _COMMIT], keep_cancellation=True)
         except Lost as error:
             self._has_begun = False
-            raise CommitUnknown(self._transaction_id) from error
+            raise CommitUnknown(self._transaction_id, self._trace()) from error
         self._has_begun = False
+
+    def _trace(self) -> Statement | None:
+        """No other transaction writes the same at the same microsecond: it says which task, message or turn."""
+        if not self._events:
+            return None
+        first = self._events[0]
+        wrote = {"team_id": first.team_id, "kind": first.kind, "actor": first.actor, "data": DIALECT.json(first.data)}
+        return Statement(_FIND_EVENT, {**wrote, "now": self.now})
 
     async def roll_back(self) -> None:
         if self._has_begun:

@@ -137,6 +137,7 @@ class Wire:
         self._pgconn.enter_pipeline_mode()
         self._descriptor = self._pgconn.socket
         self._loop.add_reader(self._descriptor, self._input)
+        self._is_watched = True
 
     @property
     def is_usable(self) -> bool:
@@ -146,6 +147,7 @@ class Wire:
         try:
             self._pgconn.consume_input()
         except psycopg.Error:
+            self._lose()
             return False
         return self._pgconn.status != _BAD
 
@@ -154,9 +156,20 @@ class Wire:
         return self._pgconn.transaction_status == pq.TransactionStatus.IDLE
 
     def close(self) -> None:
-        self._loop.remove_reader(self._descriptor)
-        self._loop.remove_writer(self._descriptor)
+        self._unwatch()
         self._pgconn.finish()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        """Once, and as soon as it is lost: libpq has closed the descriptor then, and the next connection may have got
+        the same number, which must not be taken from it."""
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -177,7 +190,7 @@ class Wire:
             kinds = self._send(sent)
             results = await self._results()
         except (psycopg.OperationalError, Lost) as error:
-            self._is_lost = True
+            self._lose()
             self.on_lost()
             self.raise_cancellation()
             raise Lost(one_line(str(error))) from error
@@ -233,7 +246,7 @@ class Wire:
     def _raise(self, result: Any) -> None:
         error = error_from_result(result)
         if self._pgconn.status == _BAD or error.diag.severity_nonlocalized in ("FATAL", "PANIC"):
-            self._is_lost = True
+            self._lose()
             raise Lost(first_line(error)) from error
         raise error
 
@@ -270,7 +283,7 @@ class Wire:
             self._timer = self._loop.call_later(GRACE_SECONDS, self._give_up)
         finally:
             self._waiter = None
-            if to_write:
+            if to_write and self._is_watched:
                 self._loop.remove_writer(self._descriptor)
         if self._is_lost:
             raise Lost("no answer came in time")
@@ -297,8 +310,7 @@ class Wire:
             self._pgconn.consume_input()
             self._tell_notices()
         except psycopg.Error:
-            self._is_lost = True
-            self._loop.remove_reader(self._descriptor)
+            self._lose()
             self.on_lost()
 
     def _tell_notices(self) -> None:
