@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from bullpen.domain.background import BackgroundKind
+from bullpen.domain.budget import Settlement
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import Liveness, MemberRef, MemberStatus
+from bullpen.domain.prompt import Usage
 from bullpen.domain.request import RequestKind, RequestStatus
 from bullpen.domain.task import CheckRun, Evidence, TaskChanges, TaskStatus
 from bullpen.domain.transcript import NewCall
@@ -303,6 +306,17 @@ FENCED: dict[str, Callable[[Store, MemberRef], Awaitable[Any]]] = {
     "finish_call": lambda store, by: store.finish_call(by, "started", "done"),
     "interrupt_calls": lambda store, by: store.interrupt_calls(by),
     "end_phase": lambda store, by: store.end_phase(by, why="no_tool_use", result="done"),
+    "attend": lambda store, by: store.attend(by),
+    "has_prospects": lambda store, by: store.has_prospects(by),
+    "start_background": lambda store, by: store.start_background(by, BackgroundKind.COMMAND, "make serve"),
+    "finish_background": lambda store, by: store.finish_background(by, 1, exit_code=0),
+    "lose_backgrounds": lambda store, by: store.lose_backgrounds(by),
+    "reserve": lambda store, by: store.reserve(
+        by, purpose="turn", provider_key="key", model="m", tokens=1, cost_usd=0.1
+    ),
+    "settle": lambda store, by: store.settle(by, Settlement(reservation_id=1, usage=Usage(), cost_usd=0.0)),
+    "interrupt_member": lambda store, by: store.interrupt_member(by, "ben", "stop that"),
+    "succeed_team": lambda store, by: store.succeed_team(by, "next"),
 }
 
 
@@ -335,6 +349,8 @@ async def test_an_old_incarnation_is_refused_by(board: Board, verb: str) -> None
     calls = [NewCall(call_id="started", name="bash"), NewCall(call_id="queued", name="bash")]
     await store.record_turn(old_lead, "assistant", "…", calls=calls)
     await store.start_call(old_lead, "started")
+    await store.start_background(old_lead, BackgroundKind.COMMAND, "make serve")
+    await store.reserve(old_lead, purpose="turn", provider_key="key", model="m", tokens=1, cost_usd=0.1)
     await store.lapse_worker(doomed.id, renewals_seen=None)
     new_lead = await board.host("lead")
     before = await snapshot(board)
@@ -360,6 +376,8 @@ async def snapshot(board: Board) -> Any:
         await store.list_requests(board.id),
         await store.list_turns(board.id, "lead"),
         await store.list_calls(board.id, "lead"),
+        await store.list_backgrounds(board.id),
+        await store.list_accounts(board.id),
         await board.events(),
     )
 
