@@ -55,20 +55,23 @@ async def ask(
         purpose=purpose,
     )
     tokens = input_tokens or _estimate(request)
-    attempt = 0
+    failures: list[ProviderError] = []
     while True:
         reservation = await _reserve(agent, provider, request, tokens)
         try:
             reply = await _attempt(agent, provider, request, reservation, on_text)
         except ProviderError as error:
-            attempt += 1
-            limit = MAX_BAD_REPLIES if isinstance(error, BadReply) else MAX_ATTEMPTS
-            if not error.retryable or attempt >= limit:
+            failures.append(error)
+            if not error.retryable or _is_enough(failures):
                 raise
-            await _back_off(agent, provider, error, attempt)
+            await _back_off(agent, provider, error, len(failures))
             continue
         cost = reply.cost_usd if reply.cost_usd is not None else _cost(provider, reply.usage)
         return reply, Settlement(reservation_id=reservation.id, usage=reply.usage, cost_usd=cost)
+
+
+def _is_enough(failures: Sequence[ProviderError]) -> bool:
+    return len(failures) >= MAX_ATTEMPTS or sum(isinstance(one, BadReply) for one in failures) >= MAX_BAD_REPLIES
 
 
 async def _attempt(
@@ -99,7 +102,7 @@ async def _attempt(
 async def _back_off(agent: Agent, provider: Provider, error: ProviderError, attempt: int) -> None:
     seconds = retry_delay(error, attempt - 1)
     logger.info("%s waits %.1f s: %s", agent.member.name, seconds, error)
-    if getattr(error, "retry_after_seconds", None) is not None:
+    if getattr(error, "retry_after_seconds", None):
         # Everyone who shares the key waits, in other processes too.
         await agent.store.block_provider(provider.key_id, seconds=seconds)
     else:

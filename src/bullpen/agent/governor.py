@@ -75,8 +75,8 @@ class Governor:
 
 def retry_delay(error: ProviderError, attempt: int) -> float:
     """How long to wait before attempt number `attempt` + 1: what the provider asks for, capped, or doubling; always
-    with jitter, and never less than was asked for."""
+    with jitter, and never less than was asked for. "At once" is no wish: obeyed, it would use up all attempts."""
     asked = error.retry_after_seconds if isinstance(error, RateLimited | Overloaded) else None
-    if asked is not None:
+    if asked:
         return min(max(asked, 0.0), MAX_RETRY_AFTER_SECONDS) * random.uniform(1.0, 1.25)
     return min(FIRST_DELAY_SECONDS * 2.0 ** min(attempt, 30), MAX_DELAY_SECONDS) * random.uniform(0.5, 1.0)
