@@ -47,6 +47,8 @@ class Agent:
         self.team = team
         self.member = member
         self.provider = provider
+        self.limits = provider.limits
+        """As far as is known: who sends too much learns that the window is smaller."""
         self.toolbox = toolbox
         self.specs: tuple[ToolSpec, ...] = toolbox.specs()
         self.sandbox = sandbox

@@ -39,14 +39,14 @@ async def keep_within_limits(agent: Agent) -> None:
     focus, agent.wants_compaction = agent.wants_compaction, None
     # Its own wish, or somebody else's, which stands in its row.
     focus = agent.counters.get("compact") if focus is None else focus
-    if focus is not None or context_tokens(agent.turns) > compaction_limit(agent.provider.limits):
+    if focus is not None or context_tokens(agent.turns) > compaction_limit(agent.limits):
         await compact(agent, focus=focus or "")
 
 
 async def compact(agent: Agent, *, focus: str = "") -> None:
     summary = await _summary(agent, focus)
     plan = plan_compaction(
-        agent.turns, agent.provider.limits, identity=await agent.identity(), summary=summary, state=await _state(agent)
+        agent.turns, agent.limits, identity=await agent.identity(), summary=summary, state=await _state(agent)
     )
     await agent.record(
         TurnKind.COMPACTION, {"text": plan.text, "keep_from": plan.keep_from}, counters={"compact": None}

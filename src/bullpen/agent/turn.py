@@ -29,6 +29,8 @@ from bullpen.tool import Changes
 
 CUT_REPLY = "Your reply was cut off by its length limit. Go on exactly where it stopped."
 CUTS_IN_VAIN = 3
+# Whoever says that less is too much: what matters would have to be thrown away, and there is no such model.
+LEAST_WINDOW_TOKENS = 8_000
 CUT_BY_HUMAN = "(The human interrupted your reply.)"
 
 
@@ -204,7 +206,9 @@ async def _ask(agent: Agent) -> tuple[Reply, Settlement]:
     try:
         return await watched(agent, _ask_once(agent))
     except ContextOverflow:
-        # The estimate was wrong, or the window is smaller than was known.
+        # The window is smaller than was known, or what was sent larger than was thought: it fits less than this.
+        window = min(agent.limits.window_tokens, max(context_tokens(agent.turns), LEAST_WINDOW_TOKENS))
+        agent.limits = replace(agent.limits, window_tokens=window)
         await compact(agent)
         return await watched(agent, _ask_once(agent))
 
