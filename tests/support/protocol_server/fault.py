@@ -11,13 +11,14 @@ from tests.support.protocol_server.conversation import Heard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """An HTTP error. 429, 500 and 529 come with the words that the API has for them."""
+    """An HTTP error. 429, 500 and 529 come with the words that the API has for them; held back until `until` is set."""
 
     status: int
     message: str | None = None
     retry_after: str | None = None
     kind: str | None = None
     code: str | None = None
+    until: asyncio.Event | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,6 +184,8 @@ class ProtocolServer:
     async def _fail(self, format: Any, fault: Status | Garbage | HangUp, writer: asyncio.StreamWriter) -> None:
         match fault:
             case Status():
+                if fault.until is not None:
+                    await fault.until.wait()
                 kind, message = WORDS.get(fault.status, ("invalid_request_error", "Refused"))
                 error = Refused(fault.status, fault.kind or kind, fault.message or message, code=fault.code)
                 headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
