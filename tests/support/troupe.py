@@ -17,7 +17,7 @@ from bullpen.team import Team, open_team
 BOUND_SECONDS = 60.0
 
 
-def call(name: str, **arguments: Any) -> Step:
+def call(name: str, /, **arguments: Any) -> Step:
     """A reply that calls one tool."""
     return Step(calls=(Call(name=name, arguments=arguments),))
 

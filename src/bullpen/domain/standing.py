@@ -81,9 +81,7 @@ def _something_moves(snapshot: Snapshot, unfinished: Sequence[Task]) -> bool:
         or snapshot.running > 0
         or any(request.asked_key in keys for request in snapshot.requests)
         or bool(keys & snapshot.mail_for)
-        or any(
-            _may_claim(member, task) for task in unfinished for member in living if member.kind is not MemberKind.LEAD
-        )
+        or any(_may_claim(member, task) for member in _takers(living, unfinished) for task in unfinished)
         or any(_is_about_to_begin(member, unfinished) for member in living)
     )
 
@@ -112,6 +110,16 @@ def _is_about_to_begin(member: Member, unfinished: Sequence[Task]) -> bool:
 
 def has_unread_prompt(member: Member) -> bool:
     return bool(member.prompt.strip()) and member.counters.get("briefed") != digest_of(member.prompt)
+
+
+def _takers(living: Sequence[Member], unfinished: Sequence[Task]) -> list[Member]:
+    """Who holds a task takes no other one, and who waits for an answer takes none."""
+    holders = {task.owner_key for task in unfinished if task.status is TaskStatus.IN_PROGRESS}
+    return [
+        member
+        for member in living
+        if member.kind is not MemberKind.LEAD and member.key not in holders and not member.counters.get("waits")
+    ]
 
 
 def _may_claim(member: Member, task: Task) -> bool:

@@ -80,3 +80,11 @@ def test_who_has_just_claimed_will_begin_and_who_rests_with_a_task_will_not() ->
 
 def test_whose_work_phase_is_open_is_at_work() -> None:
     assert verdict(member("ana", counters={"phase": 2})) is Verdict.MOVES
+
+
+def test_who_rests_with_a_task_or_waits_for_an_answer_takes_no_other() -> None:
+    held = task(status=TaskStatus.IN_PROGRESS, owner="ana")
+    free = task(id=2)
+    assert verdict(member("ana", counters={"held": 1}), tasks=(held, free)) is Verdict.STALLED
+    assert verdict(member("ana", counters={"waits": "plan"}), tasks=(free,)) is Verdict.STALLED
+    assert verdict(member("ana", counters={"held": 1}), member("bea"), tasks=(held, free)) is Verdict.MOVES
