@@ -127,6 +127,7 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
             "reminded": None,
             "checkpoint": None,
             "repeated": None,
+            "crashes": None,
             "ending": None,
             "task": None,
             # Who leaves gives it back.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Self
 
 from bullpen.agent.agent import Agent
 from bullpen.agent.house import House, Resting
 from bullpen.agent.loop import live
-from bullpen.domain.member import LEAD, Member, MemberStatus, team_label
+from bullpen.domain.member import LEAD, USER, Member, MemberStatus, team_label
 from bullpen.domain.message import MessageType
-from bullpen.errors import BullpenError, LeaseLost, StoreUnavailable, UsageError
+from bullpen.errors import LeaseLost, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.maintenance import Maintenance, StandingWatch
 from bullpen.worker.host import LEASE_SECONDS, Host
 from bullpen.worker.opening import open_agent
@@ -45,7 +47,6 @@ class Worker:
         self._lease_seconds = lease_seconds
         self._rest_seconds = rest_seconds
         self._agents: dict[asyncio.Task[None], Agent | None] = {}
-        self._crashes: dict[tuple[int, str], int] = {}
         self._freed = asyncio.Event()
         self._background = AsyncExitStack()
 
@@ -136,10 +137,20 @@ class Worker:
             logger.info("%s ends here: %s", member.name, ended)
         except UsageError as error:
             # No model, no such sandbox: trying again would not help.
-            await self._give_up(member, str(error))
+            await self._part_from(member, partial(self._give_up, why=str(error)))
         except Exception as error:
             logger.exception("the loop of %s crashed", member.name)
-            await self._release(member, error)
+            await self._part_from(member, partial(self._release, note=f"{type(error).__name__}: {error}"[:500]))
+
+    async def _part_from(self, member: Member, part: Callable[[Member], Awaitable[None]]) -> None:
+        """However long the store is away: a member whose row says that it is hosted here would wait for ever."""
+        while True:
+            try:
+                with suppress(LeaseLost):
+                    await part(member)
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _live(self, member: Member) -> None:
         """Until it ends; begun again as often as the store was away."""
@@ -158,22 +169,26 @@ class Worker:
                 logger.warning("%s waits for the store: %s", member.name, error)
                 await asyncio.sleep(STORE_PAUSE_SECONDS)
 
-    async def _release(self, member: Member, error: Exception) -> None:
-        key = (member.team_id, member.key)
-        self._crashes[key] = self._crashes.get(key, 0) + 1
-        note = f"{type(error).__name__}: {error}"[:500]
-        if self._crashes[key] >= MAX_CRASHES:
-            await self._give_up(member, f"its loop crashed {MAX_CRASHES} times; the last time: {note}")
+    async def _release(self, member: Member, *, note: str) -> None:
+        """Like a lapse; again and again without an end of a work phase in between, it is given up."""
+        known = (await self._store.attend(member.ref)).member
+        crashes = int(known.counters.get("crashes", 0)) + 1
+        if crashes >= MAX_CRASHES:
+            await self._give_up(member, why=f"its loop crashed {crashes} times; the last time: {note}")
             return
-        with suppress(LeaseLost, StoreUnavailable):
-            await self._store.release_member(member.ref, note=note)
+        await self._store.set_member_counters(member.ref, {"crashes": crashes})
+        await self._store.release_member(member.ref, note=note)
 
-    async def _give_up(self, member: Member, why: str) -> None:
+    async def _give_up(self, member: Member, *, why: str) -> None:
         text = f"{member.name} cannot be run: {why}"
-        with suppress(BullpenError):
-            for to in {LEAD, "user"} - {member.key}:
-                await self._store.notify(member.team_id, to, text, type=MessageType.ERROR)
-            await self._store.shut_down_member(member.ref, reason=f"error: {why}"[:200])
+        for to in {LEAD, USER} - {member.key}:
+            told = f"given-up/{member.team_id}/{member.key}/{member.incarnation}/{to}"
+            # Nobody reads the mail of a team that was deleted meanwhile.
+            with suppress(TeamDeleted):
+                await self._store.notify(member.team_id, to, text, type=MessageType.ERROR, operation_id=told)
+        # Whoever brings it back has changed something: it is tried as often as before.
+        await self._store.set_member_counters(member.ref, {"crashes": None})
+        await self._store.shut_down_member(member.ref, reason=f"error: {why}"[:200])
 
     # -- leaving ----------------------------------------------------------------------------------------------
 
