@@ -132,9 +132,11 @@ def check_deaths(past: Past) -> None:
 
 
 def check_holders(past: Past) -> None:
-    """In the order of the log: a task is held by one member at a time, and completed by the one who holds it."""
+    """In the order of the log: a task is held by one member at a time, and finished by the one who holds it."""
     holders: dict[int, str | None] = {}
-    for event in past.of(EventKind.TASK_CLAIMED, EventKind.TASK_RELEASED, EventKind.TASK_COMPLETED):
+    for event in past.of(
+        EventKind.TASK_CLAIMED, EventKind.TASK_RELEASED, EventKind.TASK_COMPLETED, EventKind.TASK_FAILED
+    ):
         number = event.data["task"]
         match event.kind:
             case EventKind.TASK_CLAIMED:
@@ -144,8 +146,8 @@ def check_holders(past: Past) -> None:
             case EventKind.TASK_RELEASED:
                 assert holders[number] == event.data["owner"]
                 holders[number] = None
-            case EventKind.TASK_COMPLETED:
-                assert holders[number] == event.actor, f"#{number} was completed by {event.actor}, who did not hold it"
+            case EventKind.TASK_COMPLETED | EventKind.TASK_FAILED:
+                assert holders[number] == event.actor, f"#{number} was finished by {event.actor}, who did not hold it"
                 holders[number] = None
 
 
