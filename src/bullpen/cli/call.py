@@ -132,6 +132,10 @@ class Call:
 
 def _read_settings() -> Settings | None:
     """None where there is no file: to look for one costs nothing, to read settings does."""
-    from bullpen.config import find_settings_file, load_settings
+    from bullpen.config import find_settings_file
 
-    return None if find_settings_file() is None else load_settings()
+    if find_settings_file() is None:
+        return None
+    from bullpen.config import load_settings
+
+    return load_settings()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bullpen.config import Settings
 from bullpen.domain.member import LEAD, USER, MemberRef, MemberStatus
 from bullpen.domain.member import Team as TeamRecord
 from bullpen.domain.task import FINISHED
 from bullpen.errors import Conflict
 from bullpen.store import Store
 from bullpen.team.hosts import check_at_rest
+
+if TYPE_CHECKING:
+    from bullpen.config import Settings
 
 MAX_WORDS = 4
 MAX_LENGTH = 40

@@ -7,18 +7,20 @@ what older code relies on, so it is refused while a worker of an older version l
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from bullpen.errors import SchemaTooNew, StoreUnavailable
 
 Version = tuple[int, int]
 
+# Not through importlib.resources, which imports an archiver: every command opens a store.
+_SCHEMA = Path(__file__).with_name("schema")
+
 
 @cache
 def _files(dialect: str) -> dict[Version, str]:
-    folder = files("bullpen.stores.sql").joinpath("schema").joinpath(dialect)
     found: dict[Version, str] = {}
-    for entry in folder.iterdir():
+    for entry in (_SCHEMA / dialect).iterdir():
         if entry.name.endswith(".sql"):
             major, minor = entry.name.partition("_")[0].split(".")
             found[int(major), int(minor)] = entry.name
@@ -30,8 +32,7 @@ def known_versions(dialect: str) -> list[Version]:
 
 
 def statements_of(dialect: str, version: Version) -> str:
-    folder = files("bullpen.stores.sql").joinpath("schema").joinpath(dialect)
-    return folder.joinpath(_files(dialect)[version]).read_text(encoding="utf-8")
+    return (_SCHEMA / dialect / _files(dialect)[version]).read_text(encoding="utf-8")
 
 
 def pending_versions(dialect: str, current: Version | None) -> list[Version]:
