@@ -62,6 +62,7 @@ CALL_TRANSITIONS: Mapping[CallState, frozenset[CallState]] = {
     CallState.INTERRUPTED: frozenset(),
 }
 
+ABOUT_LENGTH = 60
 INTERRUPTED_TEXT = "interrupted, outcome unknown: look before you repeat"
 
 
@@ -85,6 +86,12 @@ class ToolCall:
     @property
     def member_key(self) -> str:
         return name_key(self.member)
+
+    @property
+    def about(self) -> str:
+        """What it is about, in a few words: the first short text among its arguments."""
+        texts = (value for value in self.arguments.values() if isinstance(value, str) and value.strip())
+        return " ".join(next(texts, "")[: 4 * ABOUT_LENGTH].split())[:ABOUT_LENGTH]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

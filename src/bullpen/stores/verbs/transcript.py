@@ -64,7 +64,7 @@ class TranscriptVerbs:
         call = await get_call(tx, me, call_id)
         started = replace(step_call(call, CallState.STARTED, at=tx.now), incarnation=me.incarnation)
         await tx.update(started)
-        tx.record(me.team_id, EventKind.TOOL_CALL_STARTED, me.name, call=call_id, tool=call.name)
+        tx.record(me.team_id, EventKind.TOOL_CALL_STARTED, me.name, call=call_id, tool=call.name, about=started.about)
         return started
 
     @write
