@@ -19,7 +19,9 @@ async def nothing(team: Team) -> None:
 
 def test_send_says_that_nobody_hosts_the_recipient(bullpen: Bullpen) -> None:
     bullpen.prepare(nothing)
-    assert bullpen("send", "lead", "please", "begin").out == "1 to lead: queued; nobody hosts it, and no worker runs\n"
+    assert (
+        bullpen("send", "lead", "please", "begin").out == "1 to lead: queued; nobody hosts it: `bullpen resume` does\n"
+    )
     sent = bullpen.read("send", "LEAD", "and hurry")
     assert (sent["message"]["content"], sent["message"]["recipient"]) == ("and hurry", "lead")
     assert (sent["outcome"], sent["is_hosted"], sent["message"]["origin"]) == ("queued", False, "human")

@@ -8,7 +8,7 @@ import pytest
 
 from bullpen.cli.page import Painted
 from bullpen.cli.views.event import facts_of
-from bullpen.cli.views.mail import receipt_text
+from bullpen.cli.views.mail import NOBODY, receipt_text
 from bullpen.cli.views.moment import age
 from bullpen.cli.views.team import host_of, member_state
 from bullpen.domain.event import Event
@@ -55,8 +55,8 @@ LEFT = seat(MemberStatus.SHUTDOWN, kind=MemberKind.EXTERNAL)
         ("queued", WORKING, True, "queued, it is read after the current step"),
         ("queued", DEAD, True, "queued; its process is dead, it is read when another one hosts it"),
         ("queued", seat(MemberStatus.WANTED), True, "queued; nobody hosts it just now, a worker is to take it"),
-        ("queued", seat(MemberStatus.WANTED), False, "queued; nobody hosts it, and no worker runs"),
-        ("revives", seat(MemberStatus.WANTED), False, "queued, wakes it up again; nobody hosts it, and no worker runs"),
+        ("queued", seat(MemberStatus.WANTED), False, f"queued; {NOBODY}"),
+        ("revives", seat(MemberStatus.WANTED), False, f"queued, wakes it up again; {NOBODY}"),
         ("kept", seat(MemberStatus.SHUTDOWN), True, "kept until it comes back, it is shut down"),
         ("kept", LEFT, True, "kept until it joins again, it is shut down"),
         ("queued", seat(MemberStatus.IDLE, kind=MemberKind.USER), False, "in the inbox"),

@@ -26,7 +26,8 @@ def unpause(ctx: typer.Context) -> None:
 async def _set(call: Call, *, paused: bool) -> None:
     async with call.team() as team:
         was_paused = bool(team.record.settings.get("paused"))
-        await (team.pause() if paused else team.unpause())
+        if was_paused != paused or team.record.deleted_at is not None:
+            await (team.pause() if paused else team.unpause())
         state = "paused" if paused else "not paused"
         words = f"is {state} already" if was_paused == paused else "is paused" if paused else "goes on"
         hint = f"; `bullpen unpause --team {team.name}` lets it go on" if paused else ""

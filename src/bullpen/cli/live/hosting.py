@@ -19,7 +19,7 @@ from pathlib import Path
 from bullpen.cli.call import Call
 from bullpen.cli.live.news import draw_news
 from bullpen.cli.views.report import draw_report, report_document
-from bullpen.store import BEGINNING
+from bullpen.domain.member import USER
 from bullpen.team import Outcome, Report, Team
 from bullpen.team.progress import Progress
 from bullpen.team.run import Hosting
@@ -46,7 +46,8 @@ async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
     team = job.team
     is_interactive = not call.is_json and sys.stdin.isatty() and sys.stdout.isatty()
     team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=is_interactive)
-    progress = Progress()
+    # A team that goes on has a past, which has been told.
+    progress = Progress() if job.goal else await team.get_progress()
     with ending_on_signals(call, team):
         try:
             report = await _told_in_lines(call, job, progress, max_minutes)
@@ -54,7 +55,7 @@ async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
             call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
             return INTERRUPTED
     show_report(call, report, progress)
-    return say_how_to_go_on(call, report)
+    return say_how_to_go_on(call, report, progress)
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
             sys.stdout.flush()
             os._exit(INTERRUPTED)
         is_ending = True
-        call.note("resting as soon as the steps under way are finished; Ctrl-C again ends it at once")
+        call.note("resting after the steps under way; Ctrl-C again ends it at once")
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,7 +101,7 @@ async def _told_in_lines(call: Call, job: Job, progress: Progress, max_minutes: 
 
 
 async def _tell(call: Call, team: Team, progress: Progress) -> None:
-    async with aclosing(team.follow_events(after=BEGINNING)) as log:  # type: ignore[type-var]
+    async with aclosing(team.follow_events(after=progress.position)) as log:  # type: ignore[type-var]
         async for event in log:
             progress.follow(event)
             if call.is_json:
@@ -128,12 +129,11 @@ def show_report(call: Call, report: Report, progress: Progress) -> None:
     )
 
 
-def say_how_to_go_on(call: Call, report: Report) -> int:
+def say_how_to_go_on(call: Call, report: Report, progress: Progress) -> int:
     """The exit code."""
     name = report.team
     hints = {
-        Outcome.ASKS: f"answer with `bullpen send lead TEXT --team {name}` or `bullpen approve ID --team {name}`, "
-        f"then `bullpen resume {name}`",
+        Outcome.ASKS: f"answer with {_how_to_answer(name, progress)}, then `bullpen resume {name}` goes on",
         Outcome.BUDGET: f"`bullpen resume {name} --max-cost USD` goes on with a larger one",
         Outcome.TIME: f"`bullpen resume {name}` goes on",
         Outcome.STOPPED: f"`bullpen resume {name}` goes on",
@@ -144,3 +144,10 @@ def say_how_to_go_on(call: Call, report: Report) -> int:
     if report.outcome in hints:
         call.note(hints[report.outcome])
     return 0 if report.succeeded else EXIT_CODES.get(report.outcome, 1)
+
+
+def _how_to_answer(name: str, progress: Progress) -> str:
+    asked = [request.id for request in progress.requests.values() if request.asked == USER]
+    if not asked:
+        return f"`bullpen send lead TEXT --team {name}`"
+    return " and ".join(f"`bullpen approve {number} --team {name}` or `reject`" for number in asked)

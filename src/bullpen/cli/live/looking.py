@@ -78,7 +78,7 @@ class Looking:
         def show(news: list[str]) -> None:
             now = self._team.store.clock.now()
             picture = self._call.draw(lambda page: draw_picture(page, self._progress, now=now, budget_usd=budget))
-            screen.show(news, picture)
+            screen.show(news, ["", *picture])
 
         return show
 

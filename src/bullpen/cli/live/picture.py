@@ -8,8 +8,10 @@ from datetime import datetime
 from bullpen.cli.page import Page, Painted, Part
 from bullpen.domain.member import LEAD, MemberStatus
 from bullpen.domain.task import TaskStatus
-from bullpen.team.progress import MemberProgress, Progress
+from bullpen.team.progress import LEFT_IN_ORDER, MemberProgress, Progress
 
+# How a work phase ends when all is well.
+_USUAL = ("no_tool_use", "idle_tool")
 # More than these, and members that do nothing are only counted.
 SHOWN_MEMBERS = 8
 
@@ -53,7 +55,7 @@ def _member_parts(member: MemberProgress, progress: Progress, has_symbols: bool)
     if member.status == MemberStatus.WORKING:
         doing = member.tool or Painted("thinks", "dim")
     else:
-        doing = Painted(member.status + (f" ({member.reason})" if member.reason else ""), "dim")
+        doing = Painted(_resting(member), "dim")
     task = progress.tasks.get(member.task) if member.task is not None else None
     on: Part = Painted(f"  #{task.id} {task.subject}{' (check)' if task.is_verifying else ''}", "cyan") if task else ""
     return [
@@ -66,6 +68,14 @@ def _member_parts(member: MemberProgress, progress: Progress, has_symbols: bool)
         doing,
         on,
     ]
+
+
+def _resting(member: MemberProgress) -> str:
+    """How it rests, and why if that says something."""
+    if member.status == MemberStatus.WANTED and member.reason == LEFT_IN_ORDER:
+        return "rests"
+    is_usual = not member.reason or member.reason in _USUAL
+    return member.status if is_usual else f"{member.status} ({member.reason})"
 
 
 def _totals(progress: Progress, now: datetime, budget_usd: float | None) -> list[Part]:

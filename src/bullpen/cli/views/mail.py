@@ -10,6 +10,8 @@ from bullpen.domain.member import MemberKind, MemberStatus
 from bullpen.domain.message import Message, MessageType, Origin, Receipt
 from bullpen.team import Seat
 
+NOBODY = "nobody hosts it: `bullpen resume` does"
+
 
 def draw_inbox(page: Page, name: str, messages: Sequence[Message], *, is_new_only: bool, has_more: bool) -> None:
     if not messages:
@@ -59,7 +61,7 @@ def _meaning(receipt: Receipt, seat: Seat, has_worker: bool) -> str:
         return f"kept until it {back}, it is shut down"
     if member.kind is MemberKind.USER:
         return "in the inbox"
-    nobody = "nobody hosts it just now, a worker is to take it" if has_worker else "nobody hosts it, and no worker runs"
+    nobody = "nobody hosts it just now, a worker is to take it" if has_worker else NOBODY
     if receipt.outcome == "revives":
         return f"queued, wakes it up again; {nobody}"
     if seat.worker is None:

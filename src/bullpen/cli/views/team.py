@@ -99,6 +99,8 @@ def draw_team(page: Page, picture: TeamPicture) -> None:
     if team.goal:
         page.field("goal")
         page.block(team.goal)
+    if team.settings.get("paused"):
+        page.field("paused", Painted("nobody asks a model until `bullpen unpause`", "yellow"))
     counts = ", ".join(f"{number} {state}" for state, number in count_states(picture.tasks).items())
     page.field("tasks", counts or "none")
     waiting = ", ".join(
