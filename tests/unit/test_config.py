@@ -164,9 +164,8 @@ def test_models_are_chosen_by_role_however_it_is_spelt(project: Path) -> None:
 
 
 def test_a_section_has_a_short_form(project: Path) -> None:
-    settings = load(project, "sandbox = 'required'\nteam = 'crew'\n[hooks]\ntask_created = './gate'")
+    settings = load(project, "sandbox = 'required'\nteam = 'crew'")
     assert (settings.sandbox.kind, settings.team.name) == ("required", "crew")
-    assert (settings.hooks.task_created.command, settings.hooks.task_created.timeout_seconds) == ("./gate", 60.0)
 
 
 def test_none_stands_for_no_limit(project: Path) -> None:
@@ -204,7 +203,6 @@ def test_a_variable_is_named_after_its_key(project: Path) -> None:
             "BULLPEN_MAX_COST": "2.5",
             "BULLPEN_BUDGET__MEMBER__MAX_CALLS": " 9 ",
             "BULLPEN_NETWORK": "off",
-            "BULLPEN_HOOKS__TASK_CREATED": "./gate",
             "BULLPEN_STORE": "",
         },
     )
@@ -212,7 +210,6 @@ def test_a_variable_is_named_after_its_key(project: Path) -> None:
     assert settings.models == {"lead": "a:x", "tester": "a:y", "back-end": "a:z"}
     assert (settings.team.name, settings.budget.max_cost_usd, settings.sandbox.network) == ("#3", 2.5, "off")
     assert settings.budget.member.max_calls == 9
-    assert settings.hooks.task_created.command == "./gate"
     assert settings.store is None
 
 
@@ -272,7 +269,7 @@ REFUSED = [
     ("[permissions]\ndeny = ['Bash(git push:*)']", "permissions.deny is"),
     ("[permissions]\ndeny = ['git push']", "permissions.deny is"),
     ("[permissions]\ndeny = ['write_file:src']", "permissions.deny is"),
-    ("[worktree]\ninclude = [1]", "worktree.include is [1]: a list of texts is allowed"),
+    ("[sandbox]\nwritable = [1]", "sandbox.writable is [1]: a list of texts is allowed"),
     ("model = ''", 'model is "": a text or "none" is allowed'),
     ("model = 3", "model is 3: a text"),
     ("models = 'x'", 'models is "x": a table of roles is allowed'),
@@ -399,10 +396,9 @@ def test_the_example_changes_nothing(project: Path) -> None:
 
 def test_the_example_names_every_key_and_each_of_its_lines_is_allowed(project: Path) -> None:
     settings = load(project, uncommented(write_example()))
-    keys = {".".join(path) for path in list_keys() if path[0] != "hooks"}
-    read = {key for key in settings.sources if not key.startswith("hooks")}
-    assert keys - read == {"models", "tools.allow"}
-    assert {"models.lead", "tools.allow.reviewer", "hooks.task_created.command"} <= settings.sources.keys()
+    keys = {".".join(path) for path in list_keys()}
+    assert keys - settings.sources.keys() == {"models", "tools.allow"}
+    assert {"models.lead", "tools.allow.reviewer"} <= settings.sources.keys()
     assert (settings.teammates[0].name, settings.teammates[0].role) == ("ana", "backend")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bullpen.config.load import PREFIX, SHORT_NAMES
 from bullpen.config.read import Described, allowed_words, describe, dotted, to_toml, toml_key
-from bullpen.config.settings import Hook, Settings, Teammate
+from bullpen.config.settings import Settings, Teammate
 
 WIDTH = 100
 _HEAD = """\
@@ -33,9 +33,7 @@ def _example(section: type, path: tuple[str, ...]) -> Iterator[str]:
             yield from _example_value(section, name, known[name])
     for name in tables:
         field, here = known[name], (*path, name)
-        if field.hint is Hook:
-            yield f"# {name} = {to_toml(_shown(Hook, 'command'))}"
-        elif is_dataclass(field.hint):
+        if is_dataclass(field.hint):
             yield from ("", *_comment(_about(typing.cast(type, field.hint))), f"[{dotted(here)}]")
             yield from _example(typing.cast(type, field.hint), here)
         elif typing.get_origin(field.hint) is Mapping:
@@ -94,10 +92,9 @@ Every key has a variable: `idle.timeout_seconds` is `BULLPEN_IDLE__TIMEOUT_SECON
 A list is written `a,b`, a table `role=value,role=value`, and `models.tester` alone is `BULLPEN_MODELS__TESTER`. An
 empty variable counts as absent. Short names, after `BULLPEN_`: {short}.
 
-`"none"` stands for no limit or no choice. `sandbox = "required"` is short for `sandbox.kind`, `team = "crew"` for
-`team.name`, and `task_created = "COMMAND"` below `[hooks]` for its `command`. A key that does not exist, or a value
-that is not allowed, is refused when a command starts. A team carries the settings that it was started with, so a worker
-on another machine sees the same ones.
+`"none"` stands for no limit or no choice. `sandbox = "required"` is short for `sandbox.kind`, and `team = "crew"` for
+`team.name`. A key that does not exist, or a value that is not allowed, is refused when a command starts. A team carries
+the settings that it was started with, so a worker on another machine sees the same ones.
 """
 
 

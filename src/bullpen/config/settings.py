@@ -169,37 +169,6 @@ class CompactionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorktreeSettings:
-    """The worktree of each member."""
-
-    setup: str = setting("", "A command that is run once in each new worktree.", example="npm ci")
-    include: tuple[str, ...] = setting((), "Untracked files that are copied into it.", example=[".env"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
-    """A command that gets the event as JSON on standard input; if it fails, the step is refused with its output."""
-
-    short_for: ClassVar[str] = "command"
-
-    command: str = setting("", "Empty: none.", example="./check-event")
-    timeout_seconds: float = setting(60.0, "Then it is killed, and counts as failed.", minimum=0.1, maximum=3600)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """Commands that the runtime runs before a step counts: `task_created = "COMMAND"`, or a table.
-
-    The event comes as JSON on standard input; a command that fails refuses the step, and its output goes to the one
-    concerned.
-    """
-
-    task_created: Hook = field(default_factory=Hook)
-    task_completed: Hook = field(default_factory=Hook)
-    teammate_idle: Hook = field(default_factory=Hook)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSettings:
     """Which tools are offered."""
 
@@ -258,8 +227,6 @@ class Settings:
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
-    worktree: WorktreeSettings = field(default_factory=WorktreeSettings)
-    hooks: Hooks = field(default_factory=Hooks)
     tools: ToolSettings = field(default_factory=ToolSettings)
     teammates: tuple[Teammate, ...] = setting((), "The teammates that every new team begins with.")
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
