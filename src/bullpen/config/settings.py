@@ -163,9 +163,6 @@ class CompactionSettings:
     window_tokens: int | None = setting(
         None, "The model's window, where Bullpen does not know it or less is wanted.", minimum=4_000, example=128_000
     )
-    reserve_tokens: int = setting(
-        13_000, "Compaction comes when less than this and one reply are left of the window.", minimum=0
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

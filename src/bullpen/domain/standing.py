@@ -2,7 +2,8 @@
 
 - *done*: the lead rests with an empty inbox, and there is no unfinished task, no open
   request, nothing running and nobody at work.
-- *stalled*: unfinished tasks, and nothing left that could finish one by itself.
+- *stalled*: unfinished tasks or a question to a member, and nothing left that could finish or answer one by itself.
+  A question that has been read and has no deadline is answered by nobody who rests.
 - *asks*: nothing moves before the human answers.
 - anything else *moves*.
 """
@@ -66,8 +67,12 @@ def judge(snapshot: Snapshot) -> Standing:
         if question is not None and not asked:
             lines.append(f"{question.sender} asks: {question.content}")
         return Standing(verdict=Verdict.ASKS, digest=digest, lines=tuple(lines))
-    if unfinished:
-        lines = [_why(snapshot, task) for task in unfinished[:50]]
+    unanswered = [request for request in snapshot.requests if request.asked_key != USER]
+    if unfinished or unanswered:
+        lines = [
+            f"request {one.id} ({one.kind}) of {one.asker} waits for an answer of {one.asked}" for one in unanswered
+        ]
+        lines += [_why(snapshot, task) for task in unfinished[:50]]
         return Standing(verdict=Verdict.STALLED, digest=digest, lines=tuple(lines))
     return Standing(verdict=Verdict.DONE, digest=digest)
 
@@ -79,7 +84,7 @@ def _something_moves(snapshot: Snapshot, unfinished: Sequence[Task]) -> bool:
         any(member.status in _AT_WORK for member in living)
         or any(member.status is MemberStatus.WANTED for member in living)
         or snapshot.running > 0
-        or any(request.asked_key in keys for request in snapshot.requests)
+        or any(request.asked_key in keys and request.open_until is not None for request in snapshot.requests)
         or bool(keys & snapshot.mail_for)
         or any(_may_claim(member, task) for member in _takers(living, unfinished) for task in unfinished)
         or any(_is_about_to_begin(member, unfinished) for member in living)

@@ -1,0 +1,24 @@
+"""A question that nobody answers does not hold a team up for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bullpen.providers.scripted import Step
+from bullpen.team import Outcome
+from tests.support.troupe import call, troupe
+
+
+async def test_a_lead_that_leaves_a_plan_unanswered_is_told_once_and_then_the_run_ends(tmp_path: Path) -> None:
+    script = {
+        "ana": [call("submit_plan", plan="One table."), Step(say="I wait.", repeat=True)],
+        "lead": [Step(say="I see.", repeat=True)],
+    }
+    async with troupe(script, tmp_path) as team:
+        await team.create_task("Design the schema")
+        await team.spawn("ana", require_plan=True, prompt="Plan first.")
+        report = await team.run("See to it that the schema is designed")
+        assert report.outcome is Outcome.STALLED
+        assert any("request 1 (plan) of ana waits for an answer of lead" in line for line in report.lines)
+        told = [message for message in await team.list_mail("lead") if "The team has stalled" in message.content]
+        assert len(told) == 1
