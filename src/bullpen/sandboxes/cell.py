@@ -48,8 +48,10 @@ class Cell:
         try:
             with theirs:
                 process = await _spawn(launch, theirs.fileno())
-        except OSError as error:
+        except BaseException as error:
             control.close()
+            if not isinstance(error, OSError):
+                raise
             raise SandboxUnavailable(f"the sandbox cannot be started: {error}") from error
         cell = cls(process, control)
         try:

@@ -47,6 +47,7 @@ class SupervisedSandbox(ABC):
         self._cell: Cell | None = None
         self._own_cells: dict[SupervisedCommand, asyncio.Task[None]] = {}
         self._opening = asyncio.Lock()
+        self._half_open: set[asyncio.Task[Cell]] = set()
         self._idle_seconds = idle_seconds
         self._clock: asyncio.TimerHandle | None = None
         self._retiring: asyncio.Task[None] | None = None
@@ -90,6 +91,8 @@ class SupervisedSandbox(ABC):
             self._clock.cancel()
         if self._retiring is not None:
             await self._retiring
+        if self._half_open:
+            await asyncio.wait(self._half_open)
         if self._cell is not None:
             await self._bury(self._cell)
         self._remove_planted()
@@ -196,6 +199,13 @@ class SupervisedSandbox(ABC):
 
     async def _shared_cell(self) -> Cell:
         await self._prepare()
+        # Seen through although the caller is cut off: a cell that is half open would be nobody's to close.
+        opening = asyncio.create_task(self._open_shared_cell())
+        self._half_open.add(opening)
+        opening.add_done_callback(self._half_open.discard)
+        return await asyncio.shield(opening)
+
+    async def _open_shared_cell(self) -> Cell:
         async with self._opening:
             if self._cell is None:
                 launch = await asyncio.to_thread(self._launch, network=self.spec.network, read_only=False)
