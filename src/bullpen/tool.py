@@ -76,15 +76,15 @@ class ToolOutput:
     """What becomes of a call, and what the loop does after it.
 
     `remarks` are added below the text for the model. `ends_phase` (idle, submit_plan)
-    says why the work phase ends with this reply, `waits_for` that it ends waiting for an
-    answer. `compact` (a focus, may be empty) asks for a compaction before the next
+    says why the work phase ends with this reply, `waits_for` which request it ends waiting
+    for. `compact` (a focus, may be empty) asks for a compaction before the next
     request. `moves_to` is the member as which the loop goes on (a lead in its next team).
     """
 
     text: str
     is_error: bool = False
     ends_phase: str | None = None
-    waits_for: str | None = None
+    waits_for: int | None = None
     compact: str | None = None
     moves_to: Member | None = None
     remarks: tuple[str, ...] = ()

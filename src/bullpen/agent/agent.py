@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -65,6 +66,8 @@ class Agent:
         """What this member sleeps on; `loop.live` hangs it up."""
         self.has_moved = False
         self.has_mail = False
+        # While a call runs, it and who watches over it read and write the member's row: what is read later is newer.
+        self._row = asyncio.Lock()
         self._resources: dict[Any, Any] = {}
         self._closing = AsyncExitStack()
 
@@ -96,8 +99,9 @@ class Agent:
         """Its row and its team's as they are now; LeaseLost if somebody else is this member by now. Whatever rings
         from here on has not been seen yet."""
         self.bell.clear()
-        now = await self.store.attend(self.ref)
-        self.member, self.team, self.has_mail = now.member, now.team, now.has_mail
+        async with self._row:
+            now = await self.store.attend(self.ref)
+            self.member, self.team, self.has_mail = now.member, now.team, now.has_mail
 
     async def load(self) -> None:
         """Read on in the transcript."""
@@ -118,7 +122,12 @@ class Agent:
         return self.turns[-1].seq if self.turns else 0
 
     async def set_counters(self, **counters: Any) -> None:
-        self.member = await self.store.set_member_counters(self.ref, counters)
+        async with self._row:
+            self.member = await self.store.set_member_counters(self.ref, counters)
+
+    async def set_status(self, status: MemberStatus, *, reason: str = "") -> None:
+        async with self._row:
+            self.member = await self.store.set_member_status(self.ref, status, reason=reason)
 
     async def find_task(self) -> Task | None:
         """What it has in progress."""
@@ -137,6 +146,7 @@ class Agent:
 
     def become(self, member: Member) -> None:
         """Go on as this member: a lead in its next team."""
+        self.house.successors[self.member.team_id] = member.team_id
         self.member = member
         self.turns = []
         self.has_moved = True

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from bullpen.agent.agent import Agent
 from bullpen.agent.governor import retry_delay
 from bullpen.agent.memory import estimate_tokens
-from bullpen.domain.budget import Refusal, Reservation, Settlement
+from bullpen.domain.budget import BUDGET_SPENT, Refusal, Reservation, Settlement
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec, Usage
 from bullpen.errors import BadReply, ProviderError, ShuttingDown
@@ -26,10 +26,6 @@ MAX_ATTEMPTS = 7
 MAX_BAD_REPLIES = 3
 # How often one who waits for budget or the end of a pause looks again; a change of the team rings at once.
 LOOK_AGAIN_SECONDS = 5.0
-
-
-BUDGET_SPENT = "budget spent"
-"""How the reason of a member's status begins that waits for a larger budget."""
 
 
 async def ask(
@@ -123,7 +119,7 @@ async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, toke
         )
         if outcome.reservation is not None:
             if agent.member.status is MemberStatus.WAITING:
-                agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
+                await agent.set_status(MemberStatus.WORKING)
             return outcome.reservation
         assert outcome.refusal is not None
         await _wait_for_room(agent, outcome.refusal)
@@ -142,8 +138,8 @@ async def _wait_for_room(agent: Agent, refusal: Refusal) -> None:
             raise ShuttingDown
         if refusal.is_final and agent.member.status is MemberStatus.WORKING:
             reason = f"{BUDGET_SPENT}: {refusal.why}"
-            agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WAITING, reason=reason)
-        await bell.wait(LOOK_AGAIN_SECONDS)
+            await agent.set_status(MemberStatus.WAITING, reason=reason)
+        await agent.house.wait_open(bell, LOOK_AGAIN_SECONDS)
 
 
 def _estimate(request: ModelRequest) -> int:

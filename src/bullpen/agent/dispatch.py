@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What a member may do whose plan is not approved yet, beside what changes nothing: ask, and look with bash.
-_ALLOWED_WHILE_GATED = frozenset({"SendMessage", "bash", "TaskOutput", "TaskStop", "claim_task"})
+# What a member may do whose plan is not approved yet, beside what changes nothing: ask, take a task, end what it runs.
+_ALLOWED_WHILE_GATED = frozenset({"SendMessage", "TaskOutput", "TaskStop", "claim_task"})
 
 
 class CallContext:
@@ -79,13 +79,20 @@ def prepare(toolbox: Toolbox, name: str, arguments: Mapping[str, Any], problem: 
 async def check_rights(context: CallContext, prepared: Prepared) -> None:
     """ToolError for what this member may not do now; waits for the human where the policy says ask."""
     tool = prepared.tool
-    if context.is_gated and tool.changes is not Changes.NOTHING and tool.name not in _ALLOWED_WHILE_GATED:
+    if context.is_gated and not _may_while_gated(context, tool):
         raise ToolError(
             f"{tool.name} changes things and your plan is not approved yet: hand one in with submit_plan and wait"
         )
     await obtain_permission(context.agent, tool.name, prepared.arguments, context.operation_id)
     if (check := await _check_to_be_run(context, prepared)) is not None:
         await obtain_permission(context.agent, "check", {"command": check}, f"{context.operation_id}/check")
+
+
+def _may_while_gated(context: CallContext, tool: Tool) -> bool:
+    if tool.name == "bash":
+        # There it runs with the workspace mounted read-only; elsewhere nobody need be asked for it.
+        return context.sandbox.guarantees.files_confined
+    return tool.changes is Changes.NOTHING or tool.name in _ALLOWED_WHILE_GATED
 
 
 async def _check_to_be_run(context: CallContext, prepared: Prepared) -> str | None:

@@ -15,7 +15,7 @@ from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef
 from bullpen.errors import BullpenError, UsageError
 from bullpen.provider import Provider
 from bullpen.providers import default_model, open_provider
-from bullpen.store import Store
+from bullpen.store import Bell, Store
 
 Listener = Callable[[MemberRef, str], None]
 
@@ -63,7 +63,8 @@ class Models:
 @dataclass(frozen=True, kw_only=True)
 class House:
     """`hidden` are the store's own places; `ledger` says who of this process wrote which file last; `on_text` hears
-    what models say while they say it; `model` is for whom nothing else says which."""
+    what models say while they say it; `model` is for whom nothing else says which; `successors` are the teams in which
+    leads of this process went on, by the team that they left."""
 
     store: Store
     models: Models
@@ -74,12 +75,25 @@ class House:
     is_interactive: bool = True
     on_text: Listener | None = None
     ledger: dict[str, tuple[str, float]] = field(default_factory=dict)
+    successors: dict[int, int] = field(default_factory=dict)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def check_open(self) -> None:
         """Between two turns: Resting when this process hosts nobody any more."""
         if self.closing.is_set():
             raise Resting
+
+    async def wait_open(self, bell: Bell, timeout_seconds: float) -> None:
+        """Sleep until it rings, the time is over, or this process hosts nobody any more: then Resting."""
+        ringing = asyncio.ensure_future(bell.wait(timeout_seconds))
+        closing = asyncio.ensure_future(self.closing.wait())
+        try:
+            await asyncio.wait({ringing, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in (ringing, closing):
+                wait.cancel()
+            await asyncio.wait({ringing, closing})
+        self.check_open()
 
     def open_model(self, member: Member, settings: Settings) -> Provider:
         """The member's own, its role's, the team's, this worker's, or what the keys that are set decide."""

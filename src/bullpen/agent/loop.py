@@ -6,8 +6,8 @@
 The same loop for the lead and for teammates; the lead claims nothing and never times
 out. Whatever is decided here is decided from the store, so that any process can go on:
 `counters["phase"]` is the number of the open work phase, `held` which task it rests with,
-`briefed` which prompt it was given, `waits` what answer it waits for, `unanswered` why its
-model could not be asked, `failed` why it could not go on otherwise.
+`briefed` which prompt it was given, `waits` the request whose answer it waits for, `unanswered`
+why its model could not be asked, `failed` why it could not go on otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bullpen.agent.identity import roster_text
 from bullpen.agent.turn import Ending, take_turn
 from bullpen.domain.member import Autonomy, MemberStatus
 from bullpen.domain.message import escape
-from bullpen.domain.request import digest_of
+from bullpen.domain.request import RequestStatus, digest_of
 from bullpen.domain.standing import has_unread_prompt
 from bullpen.domain.task import Task
 from bullpen.domain.transcript import TurnKind
@@ -44,18 +44,16 @@ REMINDER = (
 ASK_AGAIN = "Your model could not be asked for a while. Go on with what came before."
 
 
-async def live(agent: Agent) -> None:
-    """Returns when the member has shut down; LeaseLost when somebody else is it."""
-    is_over = False
-    while not is_over:
-        async with agent.store.listen_member(agent.ref) as agent.bell:
-            agent.has_moved = False
-            await recover(agent)
-            is_over = await _work_and_rest(agent)
+async def live(agent: Agent) -> bool:
+    """True when the member has shut down, False when it goes on as another: a lead whose next team has begun.
+    LeaseLost when somebody else is it."""
+    async with agent.store.listen_member(agent.ref) as agent.bell:
+        agent.has_moved = False
+        await recover(agent)
+        return await _work_and_rest(agent)
 
 
 async def _work_and_rest(agent: Agent) -> bool:
-    """False when it goes on as another member: a lead whose next team has begun."""
     while True:
         if agent.counters.get("phase"):
             await work(agent)
@@ -115,11 +113,12 @@ async def work(agent: Agent) -> None:
 
 
 async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
+    waits_for = ending.waits_for or await _find_open_wait(agent)
     agent.member = await agent.store.end_phase(
         agent.ref,
         why=ending.why,
         result=ending.text,
-        status=ending.status,
+        status=MemberStatus.IDLE if waits_for is None else MemberStatus.WAITING,
         counters={
             "phase": None,
             "phases": agent.counters.get("phase"),
@@ -132,7 +131,7 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
             "task": None,
             # Who leaves gives it back.
             "held": None if task is None or ending.leaves else task.id,
-            "waits": ending.waits_for,
+            "waits": waits_for,
             "unanswered": ending.unanswered,
             "failed": ending.text if ending.why == "error" else None,
         },
@@ -140,6 +139,15 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
     )
     if ending.leaves is not None:
         await _leave(agent, ending.leaves)
+
+
+async def _find_open_wait(agent: Agent) -> int | None:
+    """It was woken by something else than the answer that it waits for: then it waits on."""
+    number = agent.counters.get("waits")
+    if number is None:
+        return None
+    request = await agent.store.get_request(agent.team.id, int(number))
+    return request.id if request.status is RequestStatus.OPEN else None
 
 
 async def _leave(agent: Agent, reason: str) -> None:
@@ -154,6 +162,7 @@ async def _leave(agent: Agent, reason: str) -> None:
 
 async def rest(agent: Agent) -> bool:
     """True when a work phase has begun; False when the member has ended."""
+    agent.house.check_open()
     if await _take_up_own_task(agent):
         return True
     await _become_idle(agent)
@@ -172,7 +181,7 @@ async def _become_idle(agent: Agent) -> None:
     await agent.refresh()
     wanted = MemberStatus.WAITING if agent.counters.get("waits") else MemberStatus.IDLE
     if agent.member.is_up and agent.member.status is not wanted:
-        agent.member = await agent.store.set_member_status(agent.ref, wanted)
+        await agent.set_status(wanted)
 
 
 async def _look(agent: Agent) -> bool | None:
@@ -273,7 +282,6 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
         "turns": 0,
         "task": held if task is None else task.id,
         "briefed": digest_of(agent.member.prompt),
-        "waits": None,
         "unanswered": None,
         "failed": None,
         "ending": None,
@@ -284,7 +292,7 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
     else:
         await agent.set_counters(**counters)
     if agent.member.status is not MemberStatus.WORKING:
-        agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
+        await agent.set_status(MemberStatus.WORKING)
     await agent.refresh()
 
 

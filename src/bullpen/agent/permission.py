@@ -82,18 +82,19 @@ async def _open(
 async def _answer_of(agent: Agent, request: Request) -> Request:
     if request.status is not RequestStatus.OPEN:
         return request
-    agent.member = await agent.store.set_member_status(
-        agent.ref, MemberStatus.WAITING, reason=f"permission, request {request.id}"
-    )
-    while True:
-        await agent.refresh()
-        request = await agent.store.get_request(agent.team.id, request.id)
-        if agent.is_asked_to_stop:
-            raise ShuttingDown
-        if request.status is not RequestStatus.OPEN:
-            break
-        await agent.bell.wait(LOOK_AGAIN_SECONDS)
-    agent.member = await agent.store.set_member_status(agent.ref, MemberStatus.WORKING)
+    await agent.set_status(MemberStatus.WAITING, reason=f"permission, request {request.id}")
+    # A bell of its own: who watches over the call clears the member's, and the answer would not be heard.
+    async with agent.store.listen_member(agent.ref) as bell:
+        while True:
+            bell.clear()
+            await agent.refresh()
+            request = await agent.store.get_request(agent.team.id, request.id)
+            if agent.is_asked_to_stop:
+                raise ShuttingDown
+            if request.status is not RequestStatus.OPEN:
+                break
+            await agent.house.wait_open(bell, LOOK_AGAIN_SECONDS)
+    await agent.set_status(MemberStatus.WORKING)
     return request
 
 

@@ -20,7 +20,7 @@ from bullpen.agent.memory import context_tokens
 from bullpen.agent.watching import Interrupted, watched
 from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import encode
-from bullpen.domain.member import LEAD, USER, MemberStatus
+from bullpen.domain.member import LEAD, USER
 from bullpen.domain.message import Message, MessageType, Origin
 from bullpen.domain.prompt import AssistantMessage, CallPart, Reply, StopReason, TextPart
 from bullpen.domain.transcript import NewCall, Turn, TurnKind
@@ -41,9 +41,8 @@ class Ending:
 
     why: str
     text: str = ""
-    status: MemberStatus = MemberStatus.IDLE
     leaves: str | None = None
-    waits_for: str | None = None
+    waits_for: int | None = None
     unanswered: str | None = None
 
     @property
@@ -95,9 +94,7 @@ def _noted_ending(agent: Agent) -> Ending | None:
     noted = agent.counters.get("ending")
     if noted is None:
         return None
-    waits_for = noted.get("waits_for")
-    status = MemberStatus.WAITING if waits_for else MemberStatus.IDLE
-    return Ending(why=_known_why(noted["why"]), text=_last_text(agent.turns), status=status, waits_for=waits_for)
+    return Ending(why=_known_why(noted["why"]), text=_last_text(agent.turns), waits_for=noted.get("waits_for"))
 
 
 def _known_why(why: str) -> str:

@@ -20,6 +20,8 @@ from bullpen.domain.text import name_key
 
 TEAM_ACCOUNT = ""
 """The account of the whole team; every other one is a member's."""
+BUDGET_SPENT = "budget spent"
+"""How the reason of a member's status begins that waits for a larger budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

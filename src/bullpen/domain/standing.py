@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bullpen.domain.budget import BUDGET_SPENT
 from bullpen.domain.member import LEAD, USER, Autonomy, Member, MemberKind, MemberStatus, Team
 from bullpen.domain.message import Message
 from bullpen.domain.request import Request, RequestKind, digest_of
@@ -93,7 +94,7 @@ def _something_moves(snapshot: Snapshot, unfinished: Sequence[Task]) -> bool:
 
 def _is_there(member: Member, snapshot: Snapshot) -> bool:
     """It acts, or will without anybody's doing."""
-    if member.kind is MemberKind.USER:
+    if member.kind is MemberKind.USER or member.status_reason.startswith(BUDGET_SPENT):
         return False
     if member.status is MemberStatus.WANTED or member.can_be_revived:
         return snapshot.has_host if member.kind is MemberKind.LEAD else snapshot.can_host
@@ -132,7 +133,7 @@ def _may_claim(member: Member, task: Task) -> bool:
 
 
 def _may_become_its(member: Member, task: Task) -> bool:
-    if task.status is not TaskStatus.PENDING:
+    if task.status is not TaskStatus.PENDING or member.counters.get("waits"):
         return False
     if task.owner is not None:
         return task.owner_key == member.key

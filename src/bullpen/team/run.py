@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bullpen.agent.asking import BUDGET_SPENT
 from bullpen.agent.context import decode_reply
 from bullpen.agent.house import House, Listener, Models, OpenModel
 from bullpen.config import Settings
+from bullpen.domain.budget import BUDGET_SPENT
 from bullpen.domain.member import LEAD, MemberKind, MemberStatus
 from bullpen.domain.prompt import TextPart
 from bullpen.domain.standing import Snapshot, Standing, Verdict
@@ -63,6 +63,7 @@ class Hosting:
 
     async def run(self, team: Team, *, max_minutes: float | None = None, check: str | None = None) -> Report:
         """Host it until it is over. `check` decides whether its goal is reached: while it fails the lead is told."""
+        max_minutes = max_minutes or Settings.from_mapping(team.record.settings).budget.max_minutes
         began = team.store.clock.monotonic()
         stock = await take_stock(self.workspace)
         evidence: Evidence | None = None
@@ -79,24 +80,29 @@ class Hosting:
                         if attempt == CHECK_ATTEMPTS:
                             outcome, lines = Outcome.FAILED, (f"`{check}` exits {evidence.exit_code}", evidence.tail)
                             break
-                        await _tell_of_check(team, evidence)
+                        await _tell_of_check(await _current(team, worker), evidence)
                         outcome, lines = await self._until_over(team, worker)
             except TimeoutError:
                 outcome, lines = Outcome.TIME, (f"{max_minutes:g} minutes are over",)
+        team = await _current(team, worker)
         report = await make_report(team, outcome, lines, team.store.clock.monotonic() - began)
         return replace(report, files=await changed_files(self.workspace, stock), check=evidence)
 
     async def _until_over(self, team: Team, worker: Worker) -> tuple[Outcome, tuple[str, ...]]:
+        team = await _current(team, worker)
         watch = StandingWatch(team.store, team.id)
         async with team.store.listen_events(team.id) as bell:
             while True:
                 bell.clear()
+                if worker.team_id != team.id:
+                    break
                 over = None if worker.is_busy else await _over(team, watch)
                 # Somebody is there to be asked: the answer is waited for.
                 if over is not None and not (self.is_interactive and over[0] is Outcome.ASKS):
                     return over
                 await bell.wait(LOOK_AGAIN_SECONDS)
                 await asyncio.sleep(SETTLING_SECONDS)
+        return await self._until_over(team, worker)
 
     async def _run_check(self, team: Team, worker: Worker, check: str) -> Evidence:
         """In a sandbox like a member's, which sees the workspace as it is."""
@@ -115,6 +121,13 @@ class Hosting:
             seconds=result.seconds,
             checked_at=team.store.clock.now(),
         )
+
+
+async def _current(team: Team, worker: Worker) -> Team:
+    """This one, or that in which its lead has gone on."""
+    if worker.team_id is None or worker.team_id == team.id:
+        return team
+    return type(team)(team.store, await team.store.get_team(worker.team_id))
 
 
 async def _tell_of_check(team: Team, evidence: Evidence) -> None:

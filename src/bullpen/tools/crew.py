@@ -12,7 +12,7 @@ from bullpen.errors import Conflict, ToolError
 from bullpen.sandbox import OUTPUT_CHARACTERS
 from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext, ToolOutput
 from bullpen.tools.backgrounds import Backgrounds
-from bullpen.tools.mail import SHUTDOWN_SECONDS, check_team
+from bullpen.tools.mail import check_team, shutdown_seconds
 
 SUBAGENTS = ("explore", "code", "plan")
 GRACE_SECONDS = 5.0
@@ -31,7 +31,7 @@ _STOPPED = {"asked": "stopped when asked", "forced": "did not answer in time and
 
 
 async def _task(context: ToolContext, arguments: Mapping[str, Any]) -> str:
-    check_team(context, arguments.get("team_name"))
+    await check_team(context, arguments.get("team_name"))
     if not arguments["prompt"].strip():
         raise ToolError("the prompt is empty: say what is to be done")
     if arguments.get("name"):
@@ -123,8 +123,8 @@ async def _open_next(context: ToolContext, name: str, goal: str) -> ToolOutput:
 
 
 async def _delete_team(context: ToolContext, arguments: Mapping[str, Any]) -> str:
-    check_team(context, arguments.get("name"))
-    deadline_seconds = float(context.settings.get("shutdown_deadline_seconds", SHUTDOWN_SECONDS))
+    await check_team(context, arguments.get("name"))
+    deadline_seconds = shutdown_seconds(context)
     team = await context.store.delete_team(
         context.ref, deadline_seconds=deadline_seconds, operation_id=context.operation_id
     )

@@ -25,7 +25,7 @@ _OUTCOMES = {
 
 
 async def _send(context: ToolContext, arguments: Mapping[str, Any]) -> str:
-    check_team(context, arguments.get("team_name"))
+    await check_team(context, arguments.get("team_name"))
     kind = parse_message_type(arguments.get("type") or MessageType.MESSAGE)
     match kind:
         case MessageType.SHUTDOWN_REQUEST:
@@ -48,23 +48,33 @@ async def _send(context: ToolContext, arguments: Mapping[str, Any]) -> str:
     return f"message {receipt.message.id} to {receipt.message.recipient}: {_OUTCOMES[receipt.outcome]}"
 
 
-def check_team(context: ToolContext, name: str | None) -> None:
-    if name and name.casefold() != context.team.name.casefold():
-        raise ToolError(f"your team is {context.team.name!r}, not {name!r}: leave team_name out")
+async def check_team(context: ToolContext, name: str | None) -> None:
+    """Asked of the store: an earlier call of the same reply may have named the team."""
+    if not name:
+        return
+    team = await context.store.get_team(context.team.id)
+    if name.casefold() != team.name.casefold():
+        raise ToolError(f"your team is {team.name!r}, not {name!r}: leave team_name out")
+
+
+def shutdown_seconds(context: ToolContext) -> float:
+    """How long one who is asked to stop may take before it is forced."""
+    return float(context.settings.get("shutdown_deadline_seconds", SHUTDOWN_SECONDS))
 
 
 async def _ask_to_shut_down(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    seconds = shutdown_seconds(context)
     request = await context.store.open_request(
         context.ref,
         RequestKind.SHUTDOWN,
         _required(arguments, "recipient"),
         content=arguments.get("content") or "",
-        timeout_seconds=SHUTDOWN_SECONDS,
+        timeout_seconds=seconds,
         operation_id=context.operation_id,
     )
     if request.approved:
         return f"request {request.id}: {request.reason}"
-    return f"request {request.id}: asked; the answer comes as mail, after {SHUTDOWN_SECONDS:g} s it is forced"
+    return f"request {request.id}: asked; the answer comes as mail, after {seconds:g} s it is forced"
 
 
 async def _answer(context: ToolContext, arguments: Mapping[str, Any]) -> str:
@@ -112,7 +122,7 @@ async def _submit_plan(context: ToolContext, arguments: Mapping[str, Any]) -> To
     return ToolOutput(
         text=f"plan {request.id} is with {request.asked}; you are woken by the answer",
         ends_phase="awaiting_messages",
-        waits_for=f"request {request.id}",
+        waits_for=request.id,
     )
 
 

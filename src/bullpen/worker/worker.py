@@ -66,6 +66,14 @@ class Worker:
         await self.house.models.aclose()
 
     @property
+    def team_id(self) -> int | None:
+        """The team that it hosts, None for all. Where its lead has gone on in another team, that one."""
+        team_id = self._team_id
+        while team_id in self.house.successors:
+            team_id = self.house.successors[team_id]
+        return team_id
+
+    @property
     def is_busy(self) -> bool:
         """Is anybody here in the middle of something?"""
         return any(
@@ -107,7 +115,7 @@ class Worker:
                 self._freed.clear()
                 try:
                     while (
-                        member := await self._store.host_member(self._host.worker.id, team_id=self._team_id)
+                        member := await self._store.host_member(self._host.worker.id, team_id=self.team_id)
                     ) is not None:
                         self._start(member)
                 except LeaseLost:
@@ -137,10 +145,17 @@ class Worker:
             logger.info("%s ends here: %s", member.name, ended)
         except UsageError as error:
             # No model, no such sandbox: trying again would not help.
-            await self._part_from(member, partial(self._give_up, why=str(error)))
+            await self._part_from(self._now(member), partial(self._give_up, why=str(error)))
         except Exception as error:
             logger.exception("the loop of %s crashed", member.name)
-            await self._part_from(member, partial(self._release, note=f"{type(error).__name__}: {error}"[:500]))
+            note = f"{type(error).__name__}: {error}"[:500]
+            await self._part_from(self._now(member), partial(self._release, note=note))
+
+    def _now(self, member: Member) -> Member:
+        """As which it runs here by now: a lead may have gone on in another team."""
+        task = asyncio.current_task()
+        agent = None if task is None else self._agents.get(task)
+        return member if agent is None else agent.member
 
     async def _part_from(self, member: Member, part: Callable[[Member], Awaitable[None]]) -> None:
         """However long the store is away: a member whose row says that it is hosted here would wait for ever."""
@@ -158,16 +173,20 @@ class Worker:
         assert task is not None
         while True:
             try:
-                async with open_agent(self.house, member) as agent:
+                async with open_agent(self.house, self._now(member)) as agent:
                     self._agents[task] = agent
-                    async with StandingWatch(self._store, agent.team.id, is_quiet=lambda: not self.is_busy).watching(
-                        agent.is_lead
-                    ):
-                        await live(agent)
+                    while not await self._live_in_its_team(agent):
+                        pass
                 return
             except StoreUnavailable as error:
                 logger.warning("%s waits for the store: %s", member.name, error)
                 await asyncio.sleep(STORE_PAUSE_SECONDS)
+
+    async def _live_in_its_team(self, agent: Agent) -> bool:
+        """False when it has gone on in another one."""
+        watch = StandingWatch(self._store, agent.member.team_id, is_quiet=lambda: not self.is_busy)
+        async with watch.watching(agent.is_lead):
+            return await live(agent)
 
     async def _release(self, member: Member, *, note: str) -> None:
         """Like a lapse; again and again without an end of a work phase in between, it is given up."""

@@ -1,0 +1,234 @@
+"""SPEC 9, budgets: reserved before each call, settled after it; at the limit the team stops in good order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.domain.budget import Account
+from bullpen.domain.event import EventKind
+from bullpen.domain.member import MemberStatus
+from bullpen.domain.prompt import Usage
+from bullpen.domain.task import TaskStatus
+from bullpen.provider import ModelLimits
+from bullpen.providers.scripted import Script, Step
+from bullpen.team import Outcome, Team
+from tests.agents.stage import Recorder, calls, facts, mail_of, member, play, seeing
+from tests.support.troupe import call, done, hosted, settings, troupe, until
+
+EACH = Usage(input_tokens=1_000, output_tokens=100)
+MAX_OUTPUT = 1_000
+
+
+def priced(steps: dict[str, list[Any]]) -> Recorder:
+    """Every call reads 1,000 tokens and writes 100 of at most 1,000; a million read or written cost a dollar."""
+    named = {name: tuple(map(Step.of, listed)) for name, listed in steps.items()}
+    limits = ModelLimits(window_tokens=200_000, max_output_tokens=MAX_OUTPUT)
+    return Recorder(Script(steps=named, usage=EACH, input_usd=1.0, output_usd=1.0, limits=limits))
+
+
+async def account_of(team: Team, name: str = "") -> Account:
+    return next(account for account in await team.list_accounts() if account.member_key == name)
+
+
+async def test_what_a_call_may_cost_is_reserved_before_it_and_settled_after_it(tmp_path: Path, store_url: str) -> None:
+    model = priced({"ana": ["Finished."]})
+    asked = model.hold("ana", 1)
+    async with troupe(model, tmp_path, store=store_url, settings=settings(budget={"max_cost_usd": 100})) as team:
+        await team.spawn("ana", prompt="Say it.")
+        async with hosted(team):
+            await asked.reached()
+            during = [await account_of(team), await account_of(team, "ana")]
+            asked.release()
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+        after = [await account_of(team), await account_of(team, "ana")]
+    for account in during:
+        assert (account.calls, account.open_calls, account.cost_usd) == (0, 1, 0.0)
+        assert account.open_tokens > MAX_OUTPUT
+        assert account.open_cost_usd == pytest.approx(account.open_tokens / 1_000_000)
+    for account in after:
+        assert (account.calls, account.open_calls, account.tokens) == (1, 0, 1_100)
+        assert account.cost_usd == pytest.approx(0.0011)
+        assert account.open_cost_usd == 0
+
+
+async def test_a_call_that_failed_leaves_nothing_reserved(tmp_path: Path, short_delays: None) -> None:
+    model = priced({"ana": [Step(say="Finished.", faults=Step.of({"fault": "overloaded"}).faults)]})
+    async with troupe(model, tmp_path) as team:
+        await team.spawn("ana", prompt="Say it.")
+        async with hosted(team):
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+        account = await account_of(team)
+    assert model.count("ana") == 2
+    assert (account.calls, account.open_calls, account.tokens) == (2, 0, 1_100)
+
+
+async def test_the_human_is_warned_once_at_80_percent(tmp_path: Path) -> None:
+    looks = [call("bash", command=f"echo {number}") for number in range(8)]
+    model = priced({"ana": [*looks, "Finished."]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 10, "max_cost_usd": None})) as team:
+        await team.spawn("ana", prompt="Look.")
+        async with hosted(team):
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+        warnings = await facts(team, EventKind.BUDGET_WARNED)
+        told = [mail.content for mail in await mail_of(team, "user") if "80%" in mail.content]
+    assert [(event.data["limit"], event.data["spent"]) for event in warnings] == [("max_calls", 8)]
+    assert told == ["the team has spent 8 of max_calls = 10 (80%)."]
+
+
+@pytest.mark.parametrize(
+    ("limits", "larger"),
+    [
+        ({"max_calls": 3}, {"max_calls": 100}),
+        ({"max_tokens": 9_000}, {"max_tokens": 1_000_000}),
+        ({"max_cost_usd": 0.009}, {"max_cost_usd": 1.0}),
+    ],
+    ids=["calls", "tokens", "cost"],
+)
+async def test_at_the_limit_the_run_ends_in_good_order_says_so_and_a_larger_one_goes_on(
+    tmp_path: Path, limits: dict[str, float], larger: dict[str, float]
+) -> None:
+    looks = [call("bash", command=f"echo {number}") for number in range(8)]
+    model = priced(
+        {
+            "lead": [
+                calls(("TaskCreate", {"subject": "Look"}), ("Task", {"name": "ana", "prompt": "Take it."})),
+                "She looks.",
+                seeing("All tasks are finished", "Done."),
+            ],
+            "ana": [*looks, done(), "Finished."],
+        }
+    )
+    with_limits = settings(budget={"max_cost_usd": None, **limits})
+    async with troupe(model, tmp_path, settings=with_limits) as team:
+        report = await play(team)
+        spent = await account_of(team)
+        [name] = limits
+        assert report.outcome is Outcome.BUDGET
+        assert name in report.lines[0]
+        # Never above it, and nothing is left open or half done.
+        assert {"max_calls": spent.calls, "max_tokens": spent.tokens, "max_cost_usd": spent.cost_usd}[name] <= limits[
+            name
+        ]
+        assert spent.open_calls == 0
+        assert (await member(team, "ana")).status is MemberStatus.WANTED
+        assert any("Raise the limit to go on" in mail.content for mail in await mail_of(team, "user"))
+        # What it held is still its own.
+        assert ((await team.get_task(1)).owner, (await team.get_task(1)).status) == ("ana", TaskStatus.IN_PROGRESS)
+
+        await team.set_budget(**larger)
+        report = await team.run(max_minutes=1)
+        assert report.succeeded
+        assert report.text == "Done."
+    assert model.script.unused_steps() == ()
+
+
+async def test_the_limit_ends_the_run_also_when_more_could_be_claimed_and_mail_waits(tmp_path: Path) -> None:
+    """Nobody can act on either: that is no reason to wait for ever."""
+    looks = [call("bash", command=f"echo {number}") for number in range(8)]
+    spawns = [("Task", {"name": name, "prompt": "Take it."}) for name in ("ana", "bea")]
+    tasks = [("TaskCreate", {"subject": f"Part {number}"}) for number in range(5)]
+    write = call("SendMessage", recipient="lead", content="A question to you?")
+    model = priced({"lead": [calls(*tasks, *spawns), "They look."], "*": [write, *looks]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 5})) as team:
+        report = await play(team)
+        assert report.outcome is Outcome.BUDGET
+        assert (await account_of(team)).calls == 5
+
+
+async def test_a_budget_raised_in_place_lets_those_who_wait_go_on_at_once(tmp_path: Path) -> None:
+    looks = [call("bash", command=f"echo {number}") for number in range(4)]
+    model = priced({"ana": [*looks, "Finished."]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 2})) as team:
+        await team.spawn("ana", prompt="Look.")
+        async with hosted(team):
+            await until(team, EventKind.BUDGET_REFUSED, member="ana")
+            await until(team, EventKind.MEMBER_STATUS_CHANGED, member="ana", status="waiting")
+            assert model.count("ana") == 2
+            await team.set_budget(max_calls=100)
+            await until(team, EventKind.PHASE_ENDED, member="ana", bound_seconds=4.0)
+            assert (await member(team, "ana")).status is MemberStatus.IDLE
+
+
+async def test_a_members_limit_holds_that_member_and_not_the_others(tmp_path: Path) -> None:
+    looks = [call("bash", command=f"echo {number}") for number in range(4)]
+    model = priced({"ana": [*looks, "Finished."], "bea": [call("bash", command="echo once"), "Finished."]})
+    async with troupe(model, tmp_path, settings=settings(budget={"member": {"max_calls": 2}})) as team:
+        await team.spawn("ana", prompt="Look.")
+        await team.spawn("bea", prompt="Look.")
+        async with hosted(team):
+            refused = await until(team, EventKind.BUDGET_REFUSED)
+            await until(team, EventKind.PHASE_ENDED, member="bea")
+        assert refused.data["member"] == "ana"
+        assert "member ana has spent 2 of max_calls = 2" in refused.data["why"]
+    assert (model.count("ana"), model.count("bea")) == (2, 2)
+
+
+async def test_many_at_once_never_pass_the_limit_together(tmp_path: Path) -> None:
+    model = priced({"*": [Step(calls=call("bash", command="echo x >> log; wc -l < log").calls, repeat=True)]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 20})) as team:
+        for number in range(6):
+            await team.spawn(f"member-{number}", prompt="Look.")
+        async with hosted(team):
+            async with asyncio.timeout(60):
+                waiting: set[str] = set()
+                async for event in team.follow_events():
+                    if event.kind == EventKind.BUDGET_REFUSED:
+                        waiting.add(event.data["member"])
+                    if len(waiting) == 6:
+                        break
+        assert (await account_of(team)).calls == 20
+    assert len(model.requests) == 20
+
+
+async def test_minutes_end_the_run_in_good_order_and_it_can_be_resumed(tmp_path: Path) -> None:
+    slow = Step(say="One.", calls=call("bash", command="echo one").calls, delay_seconds=1.0)
+    model = priced({"lead": [slow, "Finished."]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_minutes": 0.01})) as team:
+        report = await team.run("Take your time.")
+        assert report.outcome is Outcome.TIME
+        assert report.lines == ("0.01 minutes are over",)
+        # What was under way was finished, and nothing begun after it.
+        assert (model.count("lead"), report.text) == (1, "One.")
+        assert (await account_of(team)).open_calls == 0
+        report = await team.run(max_minutes=1)
+        assert report.outcome is Outcome.DONE
+        assert report.text == "Finished."
+    assert model.count("lead") == 2
+
+
+async def test_a_paused_team_asks_no_model_and_goes_on_where_it_was(tmp_path: Path, store_url: str) -> None:
+    model = priced({"ana": [call("bash", command="echo one"), call("bash", command="echo two"), "Finished."]})
+    first = model.hold("ana", 1)
+    async with troupe(model, tmp_path, store=store_url) as team:
+        await team.spawn("ana", prompt="Count.")
+        async with hosted(team):
+            await first.reached()
+            await team.pause()
+            first.release()
+            # What was under way is finished, its calls too.
+            await until(team, EventKind.TOOL_CALL_FINISHED, tool="bash")
+            await team.spawn("bea", prompt="Do not begin.")
+            await until(team, EventKind.MEMBER_HOSTED, member="bea")
+            assert model.count("ana") == 1
+            await team.unpause()
+            await until(team, EventKind.PHASE_ENDED, member="ana", bound_seconds=4.0)
+    assert model.count("ana") == 3
+
+
+async def test_what_a_subagent_and_a_summary_cost_counts_too(tmp_path: Path) -> None:
+    answer = Step(say="Nothing there.", purpose="subagent")
+    summary = Step(say="I looked.", purpose="compaction")
+    model = priced(
+        {"lead": [call("Task", prompt="Look.", agent_type="explore"), call("compact"), "Done.", answer, summary]}
+    )
+    async with troupe(model, tmp_path) as team:
+        await play(team)
+        team_account, lead = await account_of(team), await account_of(team, "lead")
+        purposes = [event.data["purpose"] for event in await facts(team, EventKind.MODEL_ANSWERED)]
+    assert sorted(purposes) == ["compaction", "subagent", "turn", "turn", "turn"]
+    assert team_account.calls == lead.calls == 5
+    assert team_account.cost_usd == pytest.approx(5 * 0.0011)
