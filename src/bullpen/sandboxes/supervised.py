@@ -83,6 +83,15 @@ class SupervisedSandbox(ABC):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        closing = asyncio.create_task(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            # Cut off while it closes: what runs in it must be dead all the same.
+            await asyncio.wait({closing})
+            raise
+
+    async def _close(self) -> None:
         closing = list(self._own_cells.values())
         for command in list(self._own_cells):
             command.hang_up()
