@@ -133,7 +133,7 @@ def _may_claim(member: Member, task: Task) -> bool:
 
 
 def _may_become_its(member: Member, task: Task) -> bool:
-    if task.status is not TaskStatus.PENDING or member.counters.get("waits"):
+    if task.status is not TaskStatus.PENDING:
         return False
     if task.owner is not None:
         return task.owner_key == member.key
