@@ -9,7 +9,6 @@ from bullpen.domain.member import MemberStatus
 from bullpen.domain.request import RequestStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.providers.scripted import Step
-from bullpen.team import Outcome
 from tests.agents.stage import Recorder, calls, facts, member, newest_of, play, results, seeing
 from tests.support.sandboxes import Ground, require_bubblewrap
 from tests.support.troupe import call, done, hosted, settings, troupe, until
