@@ -12,6 +12,7 @@ from bullpen.cli.parser import Entry, LazyGroup, imported
 
 SECTIONS = {
     "Work": {
+        "demo": Entry("See a team at work: no key, no network.", imported("bullpen.cli.commands.demo:demo")),
         "run": Entry("Give a new team a goal, and watch it work.", imported("bullpen.cli.commands.run:run")),
         "resume": Entry("Go on with a team that rests or crashed.", imported("bullpen.cli.commands.run:resume")),
     },

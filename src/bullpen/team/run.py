@@ -44,6 +44,7 @@ class Hosting:
     open_model: OpenModel | None = None
     workspace: Path = field(default_factory=Path.cwd)
     lease_seconds: float = LEASE_SECONDS
+    slots: int = SLOTS
     on_text: Listener | None = None
     is_interactive: bool = False
 
@@ -59,7 +60,7 @@ class Hosting:
             is_interactive=self.is_interactive,
             on_text=self.on_text,
         )
-        return Worker(house, slots=SLOTS, team_id=team.id, lease_seconds=self.lease_seconds)
+        return Worker(house, slots=self.slots, team_id=team.id, lease_seconds=self.lease_seconds)
 
     async def run(self, team: Team, *, max_minutes: float | None = None, check: str | None = None) -> Report:
         """Host it until it is over. `check` decides whether its goal is reached: while it fails the lead is told."""

@@ -50,7 +50,7 @@ async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
     progress = Progress() if job.goal else await team.get_progress()
     with ending_on_signals(call, team):
         try:
-            report = await _told_in_lines(call, job, progress, max_minutes)
+            report = await told_in_lines(call, job, progress, max_minutes)
         except asyncio.CancelledError:
             call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
             return INTERRUPTED
@@ -87,7 +87,7 @@ def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
 # -- told in lines -----------------------------------------------------------------------------------------------
 
 
-async def _told_in_lines(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
+async def told_in_lines(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
     try:
         async with asyncio.TaskGroup() as group:
             telling = group.create_task(_tell(call, job.team, progress))

@@ -8,8 +8,9 @@ from typing import Any
 from bullpen.cli.page import Page, Painted, Part
 from bullpen.cli.views.moment import clock
 from bullpen.domain.event import Event, EventKind
-from bullpen.domain.member import LEAD, USER
+from bullpen.domain.member import LEAD, USER, MemberStatus
 from bullpen.domain.message import MessageType
+from bullpen.domain.request import RequestKind
 from bullpen.team.progress import LEFT_IN_ORDER, Progress
 
 NAME_WIDTH = 9
@@ -84,8 +85,10 @@ def _released(data: Mapping[str, Any], progress: Progress, event: Event) -> Part
 
 def _checked(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
     code = data.get("exit_code")
-    style = "green" if code == 0 else "yellow"
-    return [f"check of #{data['task']} ", Painted("passed" if code == 0 else f"failed (exit code {code})", style)]
+    if code == 0:
+        return [f"check of #{data['task']} ", Painted("passed", "green")]
+    said = f": {data['text']}" if data.get("text") else ""
+    return [f"check of #{data['task']} ", Painted(f"failed (exit code {code})", "yellow"), said]
 
 
 def _message(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
@@ -99,15 +102,20 @@ def _message(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts
 
 def _asked(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
     number, kind = data["request"], data["request_kind"]
+    if kind == RequestKind.SHUTDOWN and progress.is_deleted:
+        return []
     return [Painted(f"asks {data['asked']} ({kind}, request {number}): ", "yellow"), str(data.get("text", ""))]
 
 
 def _decided(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
     if data.get("approved") is None:
         return [f"request {data['request']} is {data.get('status')}"]
-    verdict = Painted("approved", "green") if data["approved"] else Painted("rejected", "red")
+    if data["request_kind"] == RequestKind.SHUTDOWN and data["approved"]:
+        # That it shuts down is told by itself.
+        return []
+    verdict = Painted("approves", "green") if data["approved"] else Painted("rejects", "red")
     reason = f": {data['reason']}" if data.get("reason") else ""
-    return [f"request {data['request']} of {data['asker']} ", verdict, reason]
+    return [verdict, f" the {data['request_kind']} of {data['asker']} (request {data['request']}){reason}"]
 
 
 def _ended(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
@@ -120,11 +128,18 @@ def _ended(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
 def _lapsed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
     if data.get("reason") == LEFT_IN_ORDER:
         return []
-    return [Painted(f"died ({data.get('reason', '')}) and is {data.get('status')}", "red")]
+    then = "waits for a worker" if data.get("status") == MemberStatus.WANTED else f"is {data.get('status')}"
+    return [Painted(f"is gone ({data.get('reason', '')}) and {then}", "red")]
 
 
 def _hosted(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
-    return ["goes on here, with its memory"] if int(data.get("incarnation", 1)) > 2 else []
+    if int(data.get("incarnation", 1)) <= 2:
+        return []
+    return [Painted(f"is back on worker {data.get('worker')}, with its memory", "green")]
+
+
+def _reserved(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [f"keeps {_subject(data, progress)} for {data.get('owner')}"]
 
 
 def _shut_down(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
@@ -180,6 +195,7 @@ _NEWS: Mapping[str, Callable[[Mapping[str, Any], Progress, Event], Parts]] = {
     EventKind.TASK_COMPLETED: _completed,
     EventKind.TASK_FAILED: _failed,
     EventKind.TASK_RELEASED: _released,
+    EventKind.TASK_RESERVED: _reserved,
     EventKind.TASK_CHECK_FINISHED: _checked,
     EventKind.MESSAGE_SENT: _message,
     EventKind.REQUEST_OPENED: _asked,

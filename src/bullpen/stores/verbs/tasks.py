@@ -30,7 +30,7 @@ from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.hosting import give_back
 from bullpen.stores.verbs.members import change_status
-from bullpen.stores.verbs.post import notify, tell_lead
+from bullpen.stores.verbs.post import PREVIEW_LENGTH, notify, tell_lead
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import foresee_offer, offer, pass_baton
 
@@ -210,6 +210,7 @@ class TaskVerbs:
             attempt=run.attempt,
             exit_code=evidence.exit_code,
             seconds=evidence.seconds,
+            text=_last_line(kept.tail),
         )
         checked = replace(task, verifying=False, evidence=kept, updated_at=tx.now)
         if evidence.passed:
@@ -537,6 +538,11 @@ async def _path(tx: Transaction, team_id: int, start: int, goal: int) -> list[in
 # -- finishing -----------------------------------------------------------------------
 
 _FINISHED_WITH = {TaskStatus.COMPLETED: EventKind.TASK_COMPLETED, TaskStatus.FAILED: EventKind.TASK_FAILED}
+
+
+def _last_line(tail: str) -> str:
+    """In which most commands say how it ended."""
+    return next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")[:PREVIEW_LENGTH]
 
 
 async def _finish(
