@@ -166,6 +166,8 @@ async def rest(agent: Agent) -> bool:
     if await _take_up_own_task(agent):
         return True
     await _become_idle(agent)
+    # A worker that leaves may have counted it among those in the middle of a turn, for whom it waits.
+    agent.house.check_open()
     clock = _IdleClock(agent)
     while True:
         agent.bell.clear()
