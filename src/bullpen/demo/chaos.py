@@ -4,8 +4,9 @@
     first worker    hosts the teammates; the one that comes to the marked step thinks for ever
     second worker   started just before the first is killed: takes over whom that hosted
 
-The order is kept by the log: the first begins when the lead is hosted, so that it does not take the lead; the kill
-comes when the marked step is being thought about.
+Nothing is left to luck: the first worker begins when the lead is hosted, so that it does not take the lead; the lead
+thinks until that worker is up, so that there is a place for its teammates; and the kill comes when the log says that
+the marked step is next.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from typing import NamedTuple
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import LEAD, MemberKind
 from bullpen.errors import BullpenError
+from bullpen.providers.scripted import Script, ScriptedProvider
 from bullpen.team import Team
+from bullpen.team.run import Hosting
 
 VICTIM, ITS_TASK = "backend", 3
 LEAVING_SECONDS = 3.0
@@ -36,27 +39,79 @@ class Kill(NamedTuple):
     successor: int
 
 
-class Workers:
-    """The processes beside this one."""
+@asynccontextmanager
+async def sabotage(
+    team: Team, workspace: Path, *, script: Path, hanging: Path, tell: Callable[[Kill], None]
+) -> AsyncIterator[None]:
+    """While inside, `team.run` hosts the lead, and all else happens by itself. `hanging` is the script of the worker
+    that is killed."""
+    up = asyncio.Event()
+    patient = _patient_model(script, up)
+    team.hosting = Hosting(model=patient.model, open_model=lambda model, **_: patient, workspace=workspace, slots=1)
+    async with AsyncExitStack() as workers:
+        playing = asyncio.create_task(_play(team, _Starter(team, workspace, workers), script, hanging, up, tell))
+        inside = asyncio.current_task()
+        assert inside is not None
+        # Without its workers the team would wait for ever.
+        playing.add_done_callback(lambda _: inside.cancel() if _error_of(playing) else None)
+        try:
+            yield
+        finally:
+            playing.cancel()
+            await asyncio.wait({playing})
+            if error := _error_of(playing):
+                raise error
 
-    def __init__(self, team: Team, workspace: Path) -> None:
+
+def _patient_model(script: Path, up: asyncio.Event) -> ScriptedProvider:
+    async def think(seconds: float) -> None:
+        await up.wait()
+        await asyncio.sleep(seconds)
+
+    return ScriptedProvider(Script.from_file(script), model=f"scripted:{script}", sleep=think)
+
+
+def _error_of(task: asyncio.Task[None]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+async def _play(
+    team: Team, start: _Starter, script: Path, hanging: Path, up: asyncio.Event, tell: Callable[[Kill], None]
+) -> None:
+    async with aclosing(team.follow_events()) as log:  # type: ignore[type-var]
+        await _until(log, lambda event: event.kind == EventKind.MEMBER_HOSTED and event.data["member"] == LEAD)
+        first = await start(hanging)
+        up.set()
+        await _until(log, lambda event: event.kind == EventKind.TASK_CLAIMED and event.data["task"] == ITS_TASK)
+        await _until(log, _has_written)
+        second = await start(script)
+        members = tuple(member.name for member in await team.list_members() if member.kind is MemberKind.TEAMMATE)
+        tell(Kill(first.pid, members, second.pid))
+        os.kill(first.pid, signal.SIGKILL)
+
+
+def _has_written(event: Event) -> bool:
+    """The step after this one is the marked one."""
+    return event.kind == EventKind.TOOL_CALL_FINISHED and event.actor == VICTIM and event.data["tool"] == "write_file"
+
+
+async def _until(log: AsyncIterator[Event], matches: Callable[[Event], bool]) -> None:
+    async for event in log:
+        if matches(event):
+            return
+
+
+class _Starter:
+    """Starts processes that host the team; they end with the stack."""
+
+    def __init__(self, team: Team, workspace: Path, stack: AsyncExitStack) -> None:
         self._words = (team.store.url, str(team.id), str(workspace))
-        self._stack = AsyncExitStack()
+        self._stack = stack
 
-    async def __aenter__(self) -> Workers:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stack.aclose()
-
-    async def start(self, model: str) -> asyncio.subprocess.Process:
+    async def __call__(self, script: Path) -> asyncio.subprocess.Process:
         """Returns when it is up. In a session of its own: a Ctrl-C is for this process alone."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bullpen.demo.worker",
-            *self._words,
-            model,
+            *(sys.executable, "-m", "bullpen.demo.worker", *self._words, f"scripted:{script}"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -79,49 +134,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()
-
-
-@asynccontextmanager
-async def sabotage(
-    team: Team, workspace: Path, *, hanging: str, going_on: str, tell: Callable[[Kill], None]
-) -> AsyncIterator[None]:
-    """While inside, all of it happens by itself. `hanging` and `going_on` are the models of the two workers."""
-    async with Workers(team, workspace) as workers:
-        playing = asyncio.create_task(_play(team, workers, hanging, going_on, tell))
-        inside = asyncio.current_task()
-        assert inside is not None
-        # Without its workers the team would wait for ever.
-        playing.add_done_callback(lambda _: inside.cancel() if _error_of(playing) else None)
-        try:
-            yield
-        finally:
-            playing.cancel()
-            await asyncio.wait({playing})
-            if error := _error_of(playing):
-                raise error
-
-
-def _error_of(task: asyncio.Task[None]) -> BaseException | None:
-    return None if task.cancelled() else task.exception()
-
-
-async def _play(team: Team, workers: Workers, hanging: str, going_on: str, tell: Callable[[Kill], None]) -> None:
-    async with aclosing(team.follow_events()) as log:  # type: ignore[type-var]
-        await _until(log, lambda event: event.kind == EventKind.MEMBER_HOSTED and event.data["member"] == LEAD)
-        first = await workers.start(hanging)
-        await _until(log, lambda event: event.kind == EventKind.TASK_CLAIMED and event.data["task"] == ITS_TASK)
-        await _until(log, _has_written)
-        second = await workers.start(going_on)
-        members = tuple(member.name for member in await team.list_members() if member.kind is MemberKind.TEAMMATE)
-        tell(Kill(first.pid, members, second.pid))
-        os.kill(first.pid, signal.SIGKILL)
-
-
-def _has_written(event: Event) -> bool:
-    return event.kind == EventKind.TOOL_CALL_FINISHED and event.actor == VICTIM and event.data["tool"] == "write_file"
-
-
-async def _until(log: AsyncIterator[Event], matches: Callable[[Event], bool]) -> None:
-    async for event in log:
-        if matches(event):
-            return

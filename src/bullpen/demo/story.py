@@ -16,8 +16,8 @@ FOR_EVER_SECONDS = 3600.0
 _FILE = re.compile(r"\{\{file:(.+?)\}\}")
 
 
-def write_script(path: Path, *, python: str, speed: float, hangs: bool = False) -> str:
-    """The name of the model that plays it. `hangs`: who comes to the step that is marked `chaos` thinks for ever, so
+def write_script(path: Path, *, python: str, speed: float, hangs: bool = False) -> Path:
+    """Its path: `scripted:PATH` plays it. `hangs`: who comes to the step that is marked `chaos` thinks for ever, so
     that its worker is killed in the middle of it, however slow or fast the machine is."""
     data = tomllib.loads((SCRIPT / "story.toml").read_text("utf-8"))
     for step in (step for steps in data["members"].values() for step in steps):
@@ -25,7 +25,7 @@ def write_script(path: Path, *, python: str, speed: float, hangs: bool = False) 
         thinking = step.get("delay_seconds", THINKING_SECONDS) / speed
         step["delay_seconds"] = FOR_EVER_SECONDS if waits else thinking
     path.write_text(json.dumps(_filled(data, python)), "utf-8")
-    return f"scripted:{path}"
+    return path
 
 
 def _filled(value: Any, python: str) -> Any:

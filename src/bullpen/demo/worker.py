@@ -14,11 +14,14 @@ from bullpen.stores import open_store
 from bullpen.team import Team
 from bullpen.team.run import Hosting
 
+TEAMMATES = 3
+"""As many as there are: no room for a lead whose own process leaves."""
+
 
 async def host(store: str, team_id: int, workspace: Path, model: str) -> None:
     async with open_store(store) as opened:
         team = Team(opened, await opened.get_team(team_id))
-        async with Hosting(model=model, workspace=workspace).worker(team):
+        async with Hosting(model=model, workspace=workspace, slots=TEAMMATES).worker(team):
             os.write(sys.stdout.fileno(), b"up\n")
             await asyncio.to_thread(sys.stdin.buffer.read)
 

@@ -32,7 +32,7 @@ from bullpen.stores import open_store
 from bullpen.team import Report, Team
 from bullpen.team.beginning import begin_team
 from bullpen.team.progress import Progress
-from bullpen.team.run import SLOTS, Hosting
+from bullpen.team.run import Hosting
 
 SPEEDS = {"slow": 0.6, "normal": 1.0, "fast": 10.0}
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -141,12 +141,12 @@ class _Show:
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(open_store(store_url(self.directory)))
             team = Team(store, await begin_team(store, self.goal, self.settings))
-            model = self.model or write_script(state / "script.json", python=self.python, speed=speed)
-            team.hosting = Hosting(model=model, workspace=self.directory, slots=1 if chaos else SLOTS)
+            script = write_script(state / "script.json", python=self.python, speed=speed)
+            team.hosting = Hosting(model=self.model or f"scripted:{script}", workspace=self.directory)
             if chaos:
                 hanging = write_script(state / "hanging.json", python=self.python, speed=speed, hangs=True)
                 await stack.enter_async_context(
-                    sabotage(team, self.directory, hanging=hanging, going_on=model, tell=self._tell_of_kill)
+                    sabotage(team, self.directory, script=script, hanging=hanging, tell=self._tell_of_kill)
                 )
             minutes = self.settings.budget.max_minutes
             return await told_in_lines(self.call, team, progress, self.goal, minutes, self.check)

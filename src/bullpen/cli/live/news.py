@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from zlib import crc32
 
 from bullpen.cli.page import Page, Painted, Part
 from bullpen.cli.views.moment import clock
 from bullpen.domain.event import Event, EventKind
-from bullpen.domain.member import LEAD, USER, MemberStatus
+from bullpen.domain.member import LEAD, SYSTEM, USER, MemberStatus
 from bullpen.domain.message import MessageType
 from bullpen.domain.request import RequestKind
 from bullpen.team.progress import LEFT_IN_ORDER, Progress
@@ -42,8 +43,10 @@ def _style_of(name: str) -> str:
     """Always the same colour for the same name."""
     if name == LEAD:
         return "bold"
+    if name == SYSTEM:
+        return "dim"
     styles = ("cyan", "magenta", "blue", "yellow", "green")
-    return styles[sum(map(ord, name)) % len(styles)]
+    return styles[crc32(name.encode()) % len(styles)]
 
 
 def _subject(data: Mapping[str, Any], progress: Progress) -> str:
