@@ -4,10 +4,13 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 4
 BENCH_ARGS ?=
+DEMO_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The demo needs the command alone, which is a fraction of what development needs.
+COMMAND := $(VENV)/.command
 # Created by others at different times: check what is there.
 SOURCES := $(wildcard src tests bench docs/build.py)
 
@@ -24,20 +27,31 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test bench docs clean
+.PHONY: help demo setup check test bench docs clean
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
 
+demo: $(COMMAND)  ## See a team at work: no key, no network; DEMO_ARGS='--chaos' is handed on
+	@$(TOOLS)
+	@$(BIN)/bullpen demo $(DEMO_ARGS)
+
 setup: $(STAMP)  ## Create .venv and install everything for development
 	@$(TOOLS)
 
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bullpen needs Python 3.11 or newer; try: make PYTHON=python3.x")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(COMMAND): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) …"
-	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e .
 	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing everything for development into $(VENV) …"
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
+	@touch $@ $(COMMAND)
 
 check: setup  ## Lint, formatting, types, architecture
 	@$(BIN)/ruff check $(SOURCES)

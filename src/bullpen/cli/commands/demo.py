@@ -11,17 +11,16 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bullpen.cli.call import Call
-from bullpen.cli.commands.run import EXIT_CODES, INTERRUPTED, default_model_of, told_in_lines
+from bullpen.cli.commands.run import choose_model
+from bullpen.cli.live.hosting import EXIT_CODES, INTERRUPTED, Job, show_report, told_in_lines
 from bullpen.cli.options import Globals
 from bullpen.cli.page import Page, Painted
-from bullpen.cli.views.report import draw_report, report_document
 from bullpen.config import Settings, load_settings
 from bullpen.demo.chaos import Kill, sabotage
 from bullpen.demo.story import write_script
@@ -42,8 +41,8 @@ GOAL = "Migrate the bookshop from REST to GraphQL."
 TERMS = (
     "POST /graphql answers queries and mutations for what the REST routes offered, with types Book and Author; the "
     "page asks it once; the REST routes and their tests are gone. `python3 -m bookshop QUERY` prints what a query "
-    "answers, `python3 -m unittest` passes. Standard library only. At the end delete the team, and your last words "
-    'are "Migration complete."'
+    "answers, `python3 -m unittest` passes. Standard library only. At the end say "
+    '"Migration complete."'
 )
 
 
@@ -69,7 +68,7 @@ def demo(
     factor = _speed(speed)
     call = Call.of(ctx)
     settings = load_settings(Path.cwd(), environment=os.environ) if live else SCRIPTED
-    model = (settings.model_for("lead") or default_model_of(call)) if live else None
+    model = choose_model(call, settings) if live else None
     with _place(keep) as directory:
         lay_out(directory)
         show = _Show(call, directory, settings, model, is_kept=keep is not None)
@@ -129,10 +128,7 @@ class _Show:
         except asyncio.CancelledError:
             self.call.note("stopped" + (f"; {self.directory} is kept" if self.is_kept else "; nothing is left behind"))
             return INTERRUPTED
-        now = datetime.now(UTC)
-        self.call.show_entry(
-            report_document(report, progress, now=now), lambda page: draw_report(page, report, progress, now=now)
-        )
+        show_report(self.call, report, progress)
         self.call.show_if(lambda page: self._draw_proof(page, report))
         return 0 if report.succeeded else EXIT_CODES.get(report.outcome, 1)
 
@@ -142,14 +138,15 @@ class _Show:
             store = await stack.enter_async_context(open_store(store_url(self.directory)))
             team = Team(store, await begin_team(store, self.goal, self.settings))
             script = write_script(state / "script.json", python=self.python, speed=speed)
-            team.hosting = Hosting(model=self.model or f"scripted:{script}", workspace=self.directory)
+            model = self.model or f"scripted:{script}"
+            team.hosting = Hosting(model=model, workspace=self.directory)
             if chaos:
                 hanging = write_script(state / "hanging.json", python=self.python, speed=speed, hangs=True)
                 await stack.enter_async_context(
                     sabotage(team, self.directory, script=script, hanging=hanging, tell=self._tell_of_kill)
                 )
-            minutes = self.settings.budget.max_minutes
-            return await told_in_lines(self.call, team, progress, self.goal, minutes, self.check)
+            job = Job(team=team, workspace=self.directory, goal=self.goal, check=self.check, model=model)
+            return await told_in_lines(self.call, job, progress, self.settings.budget.max_minutes)
 
     # -- what is told beside the news ------------------------------------------------------------------------
 
