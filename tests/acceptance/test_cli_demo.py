@@ -175,7 +175,7 @@ def test_what_is_kept_can_be_looked_at_with_the_other_commands(played: Played, b
 
 def test_killed_in_the_middle_the_teammates_come_back_and_finish(survived: Played) -> None:
     [kill] = survived.kills
-    assert kill["members"] == ["analyst", "backend", "frontend"]
+    assert kill["members"] == ["backend", "frontend"]
     lapsed = survived.of_kind("MemberLapsed", reason="its worker died")
     assert [event["data"]["member"] for event in lapsed] == kill["members"]
     [died] = survived.of_kind("WorkerLapsed")

@@ -1,17 +1,18 @@
-"""`--chaos`: the teammates live in a process of their own, which is killed with `kill -9` while one of them works.
+"""`--chaos`: two teammates live in a process of their own, which is killed with `kill -9` while one of them works.
 
-    this process    hosts the lead, and nobody else
-    first worker    hosts the teammates; the one that comes to the marked step thinks for ever
+    this process    hosts the lead and its first teammate, and has room for no other
+    first worker    hosts the others; the one that comes to the marked step thinks for ever
     second worker   started just before the first is killed: takes over whom that hosted
 
-Nothing is left to luck: the first worker begins when the lead is hosted, so that it does not take the lead; the lead
-thinks until that worker is up, so that there is a place for its teammates; and the kill comes when the log says that
+Nothing is left to luck: the first worker begins when this process is full, and everybody here thinks until
+that worker is up, so that the lead cannot find that nobody takes its teammates. The kill comes when the log says that
 the marked step is next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -21,13 +22,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bullpen.domain.event import Event, EventKind
-from bullpen.domain.member import LEAD, MemberKind
 from bullpen.errors import BullpenError
 from bullpen.providers.scripted import Script, ScriptedProvider
 from bullpen.team import Team
 from bullpen.team.run import Hosting
 
+STAYS = "analyst"
 VICTIM, ITS_TASK = "backend", 3
+# Of the lead, until its first teammate is there.
+FIRST_STEPS = 2
 LEAVING_SECONDS = 3.0
 
 
@@ -43,8 +46,8 @@ class Kill(NamedTuple):
 async def sabotage(
     team: Team, workspace: Path, *, script: Path, hanging: Path, tell: Callable[[Kill], None]
 ) -> AsyncIterator[None]:
-    """While inside, `team.run` hosts the lead, and all else happens by itself. `hanging` is the script of the worker
-    that is killed."""
+    """While inside, `team.run` hosts who belongs here, and all else happens by itself. `hanging` is the script of the
+    worker that is killed."""
     up = asyncio.Event()
     patient = _patient_model(script, up)
     team.hosting = Hosting(model=patient.model, open_model=lambda model, **_: patient, workspace=workspace, slots=1)
@@ -64,8 +67,11 @@ async def sabotage(
 
 
 def _patient_model(script: Path, up: asyncio.Event) -> ScriptedProvider:
+    steps = itertools.count(1)
+
     async def think(seconds: float) -> None:
-        await up.wait()
+        if next(steps) > FIRST_STEPS:
+            await up.wait()
         await asyncio.sleep(seconds)
 
     return ScriptedProvider(Script.from_file(script), model=f"scripted:{script}", sleep=think)
@@ -79,13 +85,14 @@ async def _play(
     team: Team, start: _Starter, script: Path, hanging: Path, up: asyncio.Event, tell: Callable[[Kill], None]
 ) -> None:
     async with aclosing(team.follow_events()) as log:  # type: ignore[type-var]
-        await _until(log, lambda event: event.kind == EventKind.MEMBER_HOSTED and event.data["member"] == LEAD)
+        await _until(log, lambda event: event.kind == EventKind.MEMBER_HOSTED and event.data["member"] == STAYS)
         first = await start(hanging)
         up.set()
         await _until(log, lambda event: event.kind == EventKind.TASK_CLAIMED and event.data["task"] == ITS_TASK)
         await _until(log, _has_written)
         second = await start(script)
-        members = tuple(member.name for member in await team.list_members() if member.kind is MemberKind.TEAMMATE)
+        victim = await team.store.get_member(team.id, VICTIM)
+        members = tuple(one.name for one in await team.list_members() if one.worker_id == victim.worker_id)
         tell(Kill(first.pid, members, second.pid))
         os.kill(first.pid, signal.SIGKILL)
 

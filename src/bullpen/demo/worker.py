@@ -14,8 +14,7 @@ from bullpen.stores import open_store
 from bullpen.team import Team
 from bullpen.team.run import Hosting
 
-TEAMMATES = 3
-"""As many as there are: no room for a lead whose own process leaves."""
+TEAMMATES = 2
 
 
 async def host(store: str, team_id: int, workspace: Path, model: str) -> None:

@@ -49,7 +49,7 @@ TERMS = (
 def demo(
     ctx: typer.Context,
     chaos: Annotated[
-        bool, typer.Option("--chaos", help="Kill the process of the teammates in the middle, and see them come back.")
+        bool, typer.Option("--chaos", help="Kill a process with teammates in the middle, and see them come back.")
     ] = False,
     live: Annotated[bool, typer.Option("--live", help="The same goal with a real model: the key that is set.")] = False,
     speed: Annotated[
@@ -59,7 +59,11 @@ def demo(
         str | None, typer.Option(metavar="DIR", help="Work in this new directory, and keep it with the team's state.")
     ] = None,
 ) -> None:
-    """See a team move a bookshop from REST to GraphQL: no key, no network, all real but for the model."""
+    """See a team at work: no key, no network.
+
+    Four tasks and three teammates move a bookshop from REST to GraphQL. The model is scripted; board, mail, tools,
+    checks and processes are real, and so is the bookshop. Nothing is left behind.
+    """
     chosen = ctx.find_object(Globals) or Globals()
     if chosen.store or chosen.team:
         raise UsageError("the demo has a store and a team of its own: leave --store and --team out; see --keep DIR")
