@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from bullpen.cli.call import Call
-from bullpen.cli.commands.run import choose_model
+from bullpen.cli.commands.run import find_model
 from bullpen.cli.live.hosting import EXIT_CODES, INTERRUPTED, Job, show_report, told_in_lines
 from bullpen.cli.options import Globals
 from bullpen.cli.page import Page, Painted
@@ -72,7 +72,7 @@ def demo(
     factor = _speed(speed)
     call = Call.of(ctx)
     settings = load_settings(Path.cwd(), environment=os.environ) if live else SCRIPTED
-    model = choose_model(call, settings) if live else None
+    model = find_model(call, settings) if live else None
     with _place(keep) as directory:
         lay_out(directory)
         show = _Show(call, directory, settings, model, is_kept=keep is not None)

@@ -127,7 +127,7 @@ def _limits(max_cost: str | None, max_tokens: str | None, max_minutes: str | Non
 
 
 async def _run(call: Call, goal: str, settings: Settings, directory: Path, check: str | None, detach: bool) -> int:
-    model = choose_model(call, settings)
+    model = find_model(call, settings)
     _say_what_is_not_confined(call, settings, directory)
     async with call.store() as store:
         memory = {WORKSPACE: str(directory), CHECK: check}
@@ -158,7 +158,7 @@ async def _resume(
             workspace=_last_workspace(team) if workspace is None else _directory(workspace),
             goal="",
             check=team.record.settings.get(CHECK),
-            model=choose_model(call, settings),
+            model=find_model(call, settings),
         )
         _say_what_is_not_confined(call, settings, job.workspace)
         return await host(call, job, max_minutes=limits.get("max_minutes") or settings.budget.max_minutes)
@@ -174,7 +174,7 @@ def _last_workspace(team: Team) -> Path:
     return Path(last)
 
 
-def choose_model(call: Call, settings: Settings) -> str:
+def find_model(call: Call, settings: Settings) -> str:
     """The lead's, which can be asked as far as one can tell before; whichever was not named is said."""
     from bullpen.providers import check_model, default_model
 
