@@ -351,6 +351,7 @@ def test_text_of_agents_cannot_steer_the_terminal(bullpen: Bullpen) -> None:
         ["events"],
         ["team", "show"],
         ["team", "list"],
+        ["watch"],
     ):
         for extra in ([], ["--json"]):
             _, seen = bullpen.on_terminal(*words, *extra, columns=200)
@@ -432,6 +433,13 @@ def test_looking_at_the_board_imports_nothing_heavy(bullpen: Bullpen) -> None:
         ["events"],
     ):
         assert HEAVY & modules_of(bullpen, *words) == set(), words
+
+
+def test_looking_at_the_board_imports_neither_settings_nor_agents(bullpen: Bullpen) -> None:
+    bullpen.prepare(one_task)
+    unused = {"zipfile", "bullpen.config.settings", "bullpen.agent.agent", "bullpen.worker.worker", "bullpen.providers"}
+    for words in (["task", "list"], ["team", "show"], ["log", "lead"], ["cost"]):
+        assert (HEAVY | unused) & modules_of(bullpen, *words) == set(), words
 
 
 def test_help_and_version_import_neither_the_team_nor_asyncio(bullpen: Bullpen) -> None:

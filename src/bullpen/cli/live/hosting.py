@@ -19,6 +19,7 @@ from pathlib import Path
 from bullpen.cli.call import Call
 from bullpen.cli.live.news import draw_news
 from bullpen.cli.views.report import draw_report, report_document
+from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER
 from bullpen.team import Outcome, Report, Team
 from bullpen.team.progress import Progress
@@ -104,6 +105,9 @@ async def _tell(call: Call, team: Team, progress: Progress) -> None:
     async with aclosing(team.follow_events(after=progress.position)) as log:  # type: ignore[type-var]
         async for event in log:
             progress.follow(event)
+            if event.kind == EventKind.TEAM_RENAMED:
+                # The hints at the end speak of it by this name.
+                team.record = await team.store.get_team(team.id)
             if call.is_json:
                 call.show_entry(event, lambda page: None)
             else:

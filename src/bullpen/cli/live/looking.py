@@ -42,6 +42,8 @@ class Looking:
         async with self._team.store.listen_events(self._team.id) as bell:
             while True:
                 bell.clear()
+                # Read again each time: the lead may name it, or delete it.
+                self._team.record = await self._team.store.get_team(self._team.id)
                 hosts = await find_hosts(self._team.store, self._team.record)
                 # In this order: what was written before its host left is told.
                 news += await self._catch_up(None)
