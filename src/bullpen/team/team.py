@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from bullpen.clock import Clock
 from bullpen.domain.budget import Account
@@ -299,6 +299,14 @@ class Team:
     async def broadcast(self, content: str) -> list[Receipt]:
         return await self.store.send(self._me, None, content, type=MessageType.BROADCAST)
 
+    async def talk(self, content: str) -> None:
+        """The human's word to the lead, who is brought back for it if it was shut down."""
+        await wake_lead(self.store, self.id, content)
+
+    async def acknowledge_mail(self, message_ids: Sequence[int]) -> None:
+        """The human has read these."""
+        await self.store.acknowledge_mail(self._me, message_ids)
+
     async def list_mail(self, name: str = USER, *, undelivered_only: bool = False, limit: int = 100) -> list[Message]:
         return await self.store.list_mail(self.id, name, undelivered_only=undelivered_only, limit=limit)
 
@@ -337,6 +345,17 @@ class Team:
         """
         await wake_lead(self.store, self.id, goal)
         return await self._hosting().run(self, max_minutes=max_minutes, check=check)
+
+    async def stand_by(self) -> NoReturn:
+        """Host the team as long as nobody else does, and look on while somebody does. Ends only when cancelled, and
+        lets it rest then."""
+        from bullpen.team.standby import stand_by
+
+        await stand_by(self, self._hosting())
+
+    async def wake_up(self) -> None:
+        """Bring the lead back, and who was stopped with it; nothing happens to who is up."""
+        await wake_lead(self.store, self.id, "")
 
     async def wait_until_done(self, *, timeout_seconds: float | None = None) -> Report:
         """Until every task is completed, failed or deleted; TimeoutError. A team that this process hosts may also

@@ -81,6 +81,11 @@ class Worker:
             for agent in self._agents.values()
         )
 
+    @property
+    def id(self) -> int:
+        """As which it is registered now: another one after it was taken for dead."""
+        return self._host.worker.id
+
     # -- taking members -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -214,9 +219,12 @@ class Worker:
     async def _rest(self) -> None:
         """Those in the middle of a turn finish it; after a while they are cut off, and say so when they resume."""
         busy = [task for task, agent in self._agents.items() if agent and agent.member.status is MemberStatus.WORKING]
-        if busy:
-            await asyncio.wait(busy, timeout=self._rest_seconds)
-        await self._stop_all()
+        try:
+            if busy:
+                await asyncio.wait(busy, timeout=self._rest_seconds)
+        finally:
+            # Also when it is not to wait any longer: nothing of theirs may run on without the store.
+            await self._stop_all()
 
     async def _stop_all(self) -> None:
         tasks = list(self._agents)
