@@ -63,7 +63,9 @@ Usage: bullpen [OPTIONS] COMMAND [ARGS]...
   Teams of agents on a shared board, with mail, that lose nothing.
 
 Work:
+  demo       See a team at work: no key, no network.
   run        Give a new team a goal, and watch it work.
+  chat       Talk with the lead while the team works.
   resume     Go on with a team that rests or crashed.
 
 Look:
@@ -405,7 +407,19 @@ def test_the_completion_script_can_be_shown(bullpen: Bullpen) -> None:
 
 # -- start-up and end ------------------------------------------------------------------------
 
-HEAVY = {"psycopg", "rich", "pydantic", "matplotlib", "numpy", "http.client", "email", "xml", "urllib.request", "click"}
+HEAVY = {
+    "psycopg",
+    "prompt_toolkit",
+    "rich",
+    "pydantic",
+    "matplotlib",
+    "numpy",
+    "http.client",
+    "email",
+    "xml",
+    "urllib.request",
+    "click",
+}
 
 
 def modules_of(bullpen: Bullpen, *words: str) -> set[str]:

@@ -47,11 +47,10 @@ def test_on_a_terminal_the_last_lines_show_how_things_stand(bullpen: Bullpen) ->
         assert working.process.poll() is None
         working.say()
         assert working.end()[0] == 0
-    assert "● ana        analyst    bash echo heard: $(cat word)  #1 Wait for the word\n" in seen
+    assert re.search(r"0/1 tasks · 1 in progress · .* tokens · \$0\.00 of \$5 · \d:\d\d\n○ lead", seen)
+    assert re.search(r"\n● ana  analyst  bash echo heard.*  #1 Wait for the word\n", seen)
     # Drawn anew over themselves when time has passed.
-    assert re.search(
-        r"0/1 tasks, 1 in progress · 1 messages · .* tokens · \$0\.00 of \$5 · \d:\d\d\n\x1b\[4A\r\x1b\[J\n", seen
-    )
+    assert "#1 Wait for the word\n\x1b[4A\r\x1b[J\n" in seen
 
 
 def test_a_killed_host_ends_it_too(bullpen: Bullpen) -> None:

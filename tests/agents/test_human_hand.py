@@ -10,7 +10,7 @@ from bullpen.domain.transcript import TurnKind
 from bullpen.providers.scripted import Step
 from bullpen.team import Outcome
 from tests.agents.stage import Recorder, seeing, turns_of
-from tests.support.troupe import BOUND_SECONDS, hosted, troupe, until
+from tests.support.troupe import BOUND_SECONDS, call, hosted, troupe, until
 
 
 async def test_an_interrupt_while_the_member_rests_does_not_cut_off_what_it_does_next(tmp_path: Path) -> None:
@@ -46,10 +46,13 @@ async def test_a_compaction_that_the_human_wants_comes_before_the_next_request_a
 
 
 async def test_a_run_with_somebody_there_waits_for_the_answer_to_the_leads_question(tmp_path: Path) -> None:
-    model = Recorder({"lead": ["Which colour?", seeing("Blue", "It is blue.")]})
+    asks = call("SendMessage", recipient="user", content="Which colour?")
+    model = Recorder({"lead": [asks, "I wait.", seeing("Blue", "It is blue.")]})
     async with troupe(model, tmp_path, is_interactive=True) as team:
         running = asyncio.create_task(team.run("Paint it."))
         await until(team, EventKind.PHASE_ENDED, member="lead")
+        # It is looked at whether it is over more often than that.
+        assert await asyncio.wait({running}, timeout=0.5) == (set(), {running})
         await team.send("lead", "Blue")
         async with asyncio.timeout(BOUND_SECONDS):
             report = await running

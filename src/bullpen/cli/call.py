@@ -17,6 +17,7 @@ from bullpen.cli.page import Page
 from bullpen.cli.place import find_only, find_place, get_named
 from bullpen.cli.terminal import terminal_of
 from bullpen.domain.codec import encode
+from bullpen.domain.member import Team as TeamRecord
 from bullpen.errors import NotFound, UsageError
 from bullpen.store import Store
 from bullpen.stores import open_store
@@ -71,14 +72,22 @@ class Call:
     async def team_to_begin(self) -> AsyncIterator[Team]:
         """The same, but the live one, created if there is none; that is said."""
         async with self.store() as store:
-            name = self._name(None)
-            record = await find_only(store) if name is None else await store.find_team(name)
+            record = await self.find_live_team(store)
             if record is not None:
                 yield Team(store, record)
                 return
-            async with open_team(name or DEFAULT_TEAM, store=store) as team:
+            async with open_team(self.name_to_begin, store=store) as team:
                 self.note(f"created team {team.name!r} {self.place.words}")
                 yield team
+
+    async def find_live_team(self, store: Store) -> TeamRecord | None:
+        name = self._name(None)
+        return await find_only(store) if name is None else await store.find_team(name)
+
+    @property
+    def name_to_begin(self) -> str:
+        """Of the team that begins because there is none."""
+        return self._name(None) or DEFAULT_TEAM
 
     @property
     def new_name(self) -> str | None:

@@ -63,6 +63,13 @@ class Page:
         for line in text.lines(content):
             self.lines.append((" " * indent + line).rstrip())
 
+    def prose(self, content: str, *, indent: int = 2, style: str = "") -> None:
+        """Text of any length, whole, broken between words to the width of the terminal."""
+        for line in text.lines(content):
+            width = self.terminal.width
+            pieces = [line] if width is None else text.wrapped(line, width - indent)
+            self.lines += [(" " * indent + self.terminal.paint(piece, style)).rstrip() for piece in pieces]
+
     def gap(self) -> None:
         if self.lines and self.lines[-1]:
             self.lines.append("")

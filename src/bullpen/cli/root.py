@@ -14,6 +14,7 @@ SECTIONS = {
     "Work": {
         "demo": Entry("See a team at work: no key, no network.", imported("bullpen.cli.commands.demo:demo")),
         "run": Entry("Give a new team a goal, and watch it work.", imported("bullpen.cli.commands.run:run")),
+        "chat": Entry("Talk with the lead while the team works.", imported("bullpen.cli.commands.chat:chat")),
         "resume": Entry("Go on with a team that rests or crashed.", imported("bullpen.cli.commands.run:resume")),
     },
     "Look": {

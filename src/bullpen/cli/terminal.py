@@ -32,6 +32,11 @@ def is_screen(environ: Mapping[str, str] = os.environ) -> bool:
     return sys.stdout.isatty() and environ.get("TERM") != "dumb"
 
 
+def can_converse(environ: Mapping[str, str] = os.environ) -> bool:
+    """Does a person look at it who can type, too?"""
+    return sys.stdin.isatty() and is_screen(environ)
+
+
 def terminal_of(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Terminal:
     stream = stream or sys.stdout
     is_terminal = stream.isatty()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 # C0 (without tab and newline), DEL, C1; then what is invisible or reorders text: soft hyphen, bidirectional marks and
@@ -18,6 +19,8 @@ _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
+
+_STYLE = re.compile(r"\x1b\[\d+m")
 
 
 def one_line(text: str) -> str:
@@ -67,6 +70,33 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(character)
     return "".join(kept).rstrip() + "…" if width > 0 else ""
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Its pieces of at most `width` columns, broken between words where that is possible. Never empty."""
+    pieces, rest = [], line.rstrip()
+    while width_of(rest) > width:
+        fits = _fitting(rest, max(width, 2))
+        blank = rest.rfind(" ", 1, fits + 1)
+        end = blank if blank > 0 and rest[:blank].strip() else fits
+        pieces.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip(" ")
+    return [*pieces, rest]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters fit."""
+    used = 0
+    for number, character in enumerate(text):
+        used += _width(character)
+        if used > width:
+            return max(number, 1)
+    return len(text)
+
+
+def rows_of(lines: Sequence[str], columns: int) -> int:
+    """How many rows lines take that were painted for a terminal which may have become narrower since."""
+    return sum(max(1, -(-width_of(_STYLE.sub("", line)) // columns)) for line in lines)
 
 
 def pad(text: str, width: int) -> str:

@@ -53,8 +53,8 @@ def run(
         raise UsageError('a goal is missing: bullpen run "what is to be reached"')
     _check_isolation(isolation)
     call = Call.of(ctx)
-    directory = _directory(workspace)
-    settings = _settings(call, directory, model, network, _limits(max_cost, max_tokens, max_minutes))
+    directory = directory_of(workspace)
+    settings = read_settings(call, directory, model, network, _limits(max_cost, max_tokens, max_minutes))
     raise typer.Exit(call.run(_run(call, words, settings, directory, check, detach)))
 
 
@@ -91,14 +91,14 @@ def _check_isolation(kind: str) -> None:
         raise UsageError(f"--isolation is auto or shared, not {kind[:40]!r}")
 
 
-def _directory(workspace: str | None) -> Path:
+def directory_of(workspace: str | None) -> Path:
     directory = Path(workspace).expanduser().absolute() if workspace else Path.cwd()
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory: --workspace names where the team works")
     return directory
 
 
-def _settings(
+def read_settings(
     call: Call, directory: Path, model: str | None, network: bool, limits: Mapping[str, float | int]
 ) -> Settings:
     flags: dict[str, Any] = {**call.flags, **{f"budget.{key}": value for key, value in limits.items()}}
@@ -128,7 +128,7 @@ def _limits(max_cost: str | None, max_tokens: str | None, max_minutes: str | Non
 
 async def _run(call: Call, goal: str, settings: Settings, directory: Path, check: str | None, detach: bool) -> int:
     model = find_model(call, settings)
-    _say_what_is_not_confined(call, settings, directory)
+    say_what_is_not_confined(call, settings, directory)
     async with call.store() as store:
         memory = {WORKSPACE: str(directory), CHECK: check}
         record = await begin_team(store, goal, settings, name=call.new_name, memory=memory)
@@ -155,20 +155,20 @@ async def _resume(
         settings = Settings.from_mapping(team.record.settings)
         job = Job(
             team=team,
-            workspace=_last_workspace(team) if workspace is None else _directory(workspace),
+            workspace=last_workspace(team) if workspace is None else directory_of(workspace),
             goal="",
             check=team.record.settings.get(CHECK),
             model=find_model(call, settings),
         )
-        _say_what_is_not_confined(call, settings, job.workspace)
+        say_what_is_not_confined(call, settings, job.workspace)
         return await host(call, job, max_minutes=limits.get("max_minutes") or settings.budget.max_minutes)
 
 
-def _last_workspace(team: Team) -> Path:
+def last_workspace(team: Team) -> Path:
     """Where it worked before, wherever this is typed."""
     last = team.record.settings.get(WORKSPACE)
     if not isinstance(last, str):
-        return _directory(None)
+        return directory_of(None)
     if not Path(last).is_dir():
         raise UsageError(f"{last}, where team {team.name} worked, is gone: say with --workspace DIR where it is now")
     return Path(last)
@@ -178,7 +178,8 @@ def find_model(call: Call, settings: Settings) -> str:
     """The lead's, which can be asked as far as one can tell before; whichever was not named is said."""
     from bullpen.providers import check_model, default_model
 
-    named = settings.model_for("lead")
+    # A team that began with its board, or from a program, may have none of its own: the project's, then.
+    named = settings.model_for("lead") or load_settings(environment=os.environ).model_for("lead")
     found = None if named else default_model(os.environ)
     if named is None and found is None:
         raise UsageError(
@@ -193,7 +194,7 @@ def find_model(call: Call, settings: Settings) -> str:
     return model
 
 
-def _say_what_is_not_confined(call: Call, settings: Settings, directory: Path) -> None:
+def say_what_is_not_confined(call: Call, settings: Settings, directory: Path) -> None:
     from bullpen.sandbox import SandboxSpec
     from bullpen.sandboxes import open_sandbox
 

@@ -53,11 +53,11 @@ def show(ctx: typer.Context, team: Which = None) -> None:
 
 async def _show(call: Call, named: str | None) -> None:
     async with call.team(named) as team:
-        picture = await _look(team)
+        picture = await look_at_team(team)
     call.show(_document(picture), lambda page: draw_team(page, picture))
 
 
-async def _look(team: Team) -> TeamPicture:
+async def look_at_team(team: Team) -> TeamPicture:
     seats = await team.list_seats()
     undelivered = {}
     for seat in seats:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bullpen.cli.call import Call
 from bullpen.cli.live.news import draw_news
+from bullpen.cli.terminal import can_converse
 from bullpen.cli.views.report import draw_report, report_document
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER
@@ -29,6 +30,10 @@ EXIT_CODES = {Outcome.ASKS: 4, Outcome.ERROR: 3}
 INTERRUPTED = 130
 # How long the last lines of the log are waited for before the report is printed.
 LAST_NEWS_SECONDS = 5.0
+
+
+class Left(Exception):
+    """The human has left, otherwise than by a signal; what was hosted has come to rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +50,14 @@ class Job:
 async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
     """The exit code."""
     team = job.team
-    is_interactive = not call.is_json and sys.stdin.isatty() and sys.stdout.isatty()
-    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=is_interactive)
-    # A team that goes on has a past, which has been told.
-    progress = Progress() if job.goal else await team.get_progress()
+    is_shown = can_converse() and not call.is_json
+    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=is_shown)
+    # A team that goes on has a past, which has been told; the console tells its end once more.
+    progress = Progress() if job.goal or is_shown else await team.get_progress()
     with ending_on_signals(call, team):
         try:
-            report = await told_in_lines(call, job, progress, max_minutes)
-        except asyncio.CancelledError:
+            report = await (_on_console if is_shown else told_in_lines)(call, job, progress, max_minutes)
+        except (asyncio.CancelledError, Left):
             call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
             return INTERRUPTED
     show_report(call, report, progress)
@@ -83,6 +88,18 @@ def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------------
+
+
+async def _on_console(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
+    from bullpen.cli.live.console import Console
+
+    console = Console(job.team, progress)
+    assert job.team.hosting is not None
+    job.team.hosting.on_text = console.hear
+    return await console.during(job.team.run(job.goal, max_minutes=max_minutes, check=job.check))
 
 
 # -- told in lines -----------------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
 from bullpen.cli.page import Page, Painted, Part
+from bullpen.cli.text import pad
 from bullpen.cli.views.moment import clock
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import LEAD, SYSTEM, USER, MemberStatus
@@ -15,6 +17,7 @@ from bullpen.domain.request import RequestKind
 from bullpen.team.progress import LEFT_IN_ORDER, Progress
 
 NAME_WIDTH = 9
+TIME_FROM_WIDTH = 60
 Parts = list[Part]
 
 
@@ -24,22 +27,19 @@ def draw_news(page: Page, event: Event, progress: Progress) -> bool:
     parts = None if tell is None else tell(event.data, progress, event)
     if not parts:
         return False
-    page.line(
-        Painted(clock(event.at, page.terminal.now), "dim"),
-        " ",
-        Painted(f"{_who(event):<{NAME_WIDTH}}", _style_of(_who(event))),
-        " ",
-        *parts,
-        is_cut=True,
-    )
+    page.line(*head_of(page, event.at, str(event.data.get("member") or event.actor)), *parts, is_cut=True)
     return True
 
 
-def _who(event: Event) -> str:
-    return str(event.data.get("member") or event.actor)
+def head_of(page: Page, at: datetime, who: str) -> Parts:
+    """When, and who; where there is little room only who."""
+    name: Parts = [Painted(pad(who, NAME_WIDTH), style_of(who)), " "]
+    if page.terminal.width is not None and page.terminal.width < TIME_FROM_WIDTH:
+        return name
+    return [Painted(clock(at, page.terminal.now), "dim"), " ", *name]
 
 
-def _style_of(name: str) -> str:
+def style_of(name: str) -> str:
     """Always the same colour for the same name."""
     if name == LEAD:
         return "bold"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
 
-from bullpen.cli.text import width_of
-
-_STYLE = re.compile(r"\x1b\[\d+m")
+from bullpen.cli.text import rows_of
 
 
 class Screen:
@@ -28,6 +25,5 @@ class Screen:
         self._drawn = shown
 
     def _erase(self, columns: int) -> str:
-        # A window that has become narrower shows a line in several rows.
-        rows = sum(max(1, -(-width_of(_STYLE.sub("", line)) // columns)) for line in self._drawn)
+        rows = rows_of(self._drawn, columns)
         return f"\x1b[{rows}A\r\x1b[J" if rows else ""

@@ -1,0 +1,139 @@
+"""`bullpen run` and `bullpen resume` on a terminal: a chat with a goal, that ends with its report."""
+
+from __future__ import annotations
+
+from tests.acceptance.command import Bullpen
+from tests.acceptance.scripts import WAITS, go, scripted
+from tests.acceptance.tty import CTRL_C, Tty
+
+TWO_TASKS = f"""
+[[members.lead]]
+say = "Two tasks for ana."
+calls = [
+    {{ name = "TaskCreate", arguments = {{ subject = "Analyse the endpoints of the whole service" }} }},
+    {{ name = "TaskCreate", arguments = {{ subject = "Design the schema", blockedBy = [1] }} }},
+    {{ name = "Task", arguments = {{ name = "ana", role = "analyst", prompt = "Take what is on the board." }} }},
+]
+[[members.lead]]
+say = "She is at it."
+[[members.lead]]
+when = {{ newest = "All tasks are finished" }}
+say = "Both are done."
+[[members.lead]]
+say = "I see."
+repeat = true
+[[members.ana]]
+when = {{ newest = '<task id="1"' }}
+repeat = true
+calls = [{{ name = "bash", arguments = {{ command = "{WAITS}; echo waited" }} }}]
+[[members.ana]]
+when = {{ newest = "interrupted" }}
+repeat = true
+calls = [{{ name = "bash", arguments = {{ command = "{WAITS}; echo waited" }} }}]
+[[members.ana]]
+when = {{ newest = "waited" }}
+repeat = true
+calls = [{{ name = "TaskUpdate", arguments = {{ taskId = "1", status = "completed", result = "three of them" }} }}]
+[[members.ana]]
+when = {{ newest = '<task id="2"' }}
+repeat = true
+calls = [{{ name = "TaskUpdate", arguments = {{ taskId = "2", status = "completed", result = "written" }} }}]
+[[members.ana]]
+say = "Done with it."
+repeat = true
+"""
+
+
+ASKS_FOR_COLOUR = """
+[[members.lead]]
+calls = [{ name = "SendMessage", arguments = { recipient = "user", content = "Which colour?" } }]
+[[members.lead]]
+say = "I wait for you."
+[[members.lead]]
+when = { newest = "Blue" }
+say = "Then it is blue."
+"""
+
+
+def rules(tty: Tty) -> list[str]:
+    """The lines that open the picture: there is never more than one."""
+    return [line for line in tty.lines if line.startswith("── ")]
+
+
+def test_a_run_shows_how_it_stands_and_ends_with_its_report(bullpen: Bullpen) -> None:
+    scripted(bullpen, TWO_TASKS)
+    with Tty(bullpen, "run", "Migrate the service", rows=40) as tty:
+        tty.until("● ana  analyst  bash until")
+        assert "0/2 tasks" in rules(tty)[0]
+        assert "takes #1 Analyse the endpoints of the whole service" in tty.text
+        go(bullpen)
+        assert tty.ended() == 0
+        assert "migrate-the-service: done" in tty.text
+        assert "✓ #2 Design the schema: written" in tty.text
+        assert rules(tty) == []
+        assert tty.typed == ""
+
+
+def test_the_picture_fits_a_narrow_terminal_and_one_that_grows(bullpen: Bullpen) -> None:
+    scripted(bullpen, TWO_TASKS)
+    with Tty(bullpen, "run", "Migrate the service", columns=40) as tty:
+        tty.until(lambda seen: any(line.startswith("● ana") and "#1 Analyse" in line for line in seen.lines))
+        [rule] = rules(tty)
+        assert "0/2" in rule
+        assert "$0.00" in rule
+        # A line that is too wide would go on in the next one.
+        assert tty.lines[tty.lines.index(rule) + 1].startswith("○ lead")
+        assert tty.lines[tty.lines.index(rule) + 2].startswith("● ana")
+        assert tty.typed == ">"
+        tty.resize(120, 30)
+        tty.until(lambda seen: len(rules(seen)) == 1 and len(rules(seen)[0]) > 100)
+        assert tty.typed == ">"
+
+
+def test_ctrl_c_lets_the_team_rest_and_resume_finishes_it(bullpen: Bullpen) -> None:
+    scripted(bullpen, TWO_TASKS)
+    with Tty(bullpen, "run", "Migrate the service") as tty:
+        tty.until("● ana  analyst  bash until")
+        tty.type(CTRL_C)
+        tty.until("resting after the steps under way")
+        go(bullpen)
+        assert tty.ended() == 130
+        assert "`bullpen resume migrate-the-service` goes on" in tty.text.replace("\n", "")
+        assert rules(tty) == []
+    with Tty(bullpen, "resume", rows=60) as tty:
+        assert tty.ended() == 0
+        assert "Two tasks for ana." in tty.text
+        assert "migrate-the-service: done" in tty.text
+
+
+def test_ctrl_c_twice_leaves_at_once_and_loses_nothing(bullpen: Bullpen) -> None:
+    scripted(bullpen, TWO_TASKS)
+    with Tty(bullpen, "run", "Migrate the service") as tty:
+        tty.until("● ana  analyst  bash until")
+        tty.type(CTRL_C)
+        tty.until("Ctrl-C again ends")
+        tty.type(CTRL_C)
+        assert tty.ended() == 130
+    go(bullpen)
+    with Tty(bullpen, "resume", rows=60) as tty:
+        assert tty.ended() == 0
+        assert "migrate-the-service: done" in tty.text
+
+
+def test_a_question_of_the_lead_is_answered_in_the_running_run(bullpen: Bullpen) -> None:
+    scripted(bullpen, ASKS_FOR_COLOUR)
+    with Tty(bullpen, "run", "Paint it") as tty:
+        tty.until("Which colour?")
+        tty.until(lambda seen: "I wait for you." in seen.text and "○ lead  idle" in seen.lines)
+        tty.enter("Blue")
+        assert tty.ended() == 0
+        assert "you       → lead Blue" in tty.text
+        assert "Then it is blue." in tty.text
+
+
+def test_on_a_dumb_terminal_a_run_prints_plain_lines(bullpen: Bullpen) -> None:
+    scripted(bullpen, '[[members.lead]]\nsay = "It is painted."')
+    with Tty(bullpen, "run", "Paint it", TERM="dumb") as tty:
+        assert tty.ended() == 0
+        assert "paint: done" in tty.text
+        assert b"\x1b" not in tty.raw
