@@ -80,9 +80,11 @@ class SqliteStore(VerbStore):
         self._readers.shutdown()
         if self._read_connection is not None:
             self._read_connection.close()
+            self._read_connection = None
         if is_over:
             if self._write_connection is not None:
                 self._write_connection.close()
+                self._write_connection = None
             self._gate.close()
         self._lives.close()
         if isinstance(self._bell, DatagramDoorbell):
