@@ -287,7 +287,6 @@ class Wire:
                 self._loop.remove_writer(self._descriptor)
         if self._is_lost:
             raise Lost("no answer came in time")
-        self._pgconn.consume_input()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -303,15 +302,22 @@ class Wire:
             self._timer = None
 
     def _input(self) -> None:
-        if self._waiter is not None:
-            self._wake()
-            return
+        """Read here and not where it is awaited, a turn of the loop later: until then this would be called again."""
+        waiter = self._waiter
         try:
             self._pgconn.consume_input()
+        except psycopg.Error as error:
+            self._unwatch()
+            if waiter is None:
+                self._lose()
+                self.on_lost()
+            elif not waiter.done():
+                waiter.set_exception(error)
+            return
+        if waiter is None:
             self._tell_notices()
-        except psycopg.Error:
-            self._lose()
-            self.on_lost()
+        elif not self._pgconn.is_busy():
+            self._wake()
 
     def _tell_notices(self) -> None:
         if self._on_notice is None:
