@@ -357,7 +357,8 @@ class PostgresTransaction(SqlTransaction):
         if not members.rows:
             return None
         self._transaction_id = teams.rows[0][-1]
-        return _team(teams.rows[0][:-1]), _member(members.rows[0])
+        member = self._stored[MEMBER] = _member(members.rows[0])
+        return _team(teams.rows[0][:-1]), member
 
     async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
         """A task is held, then read: who had to wait must not see its edges as they were before."""
@@ -365,7 +366,7 @@ class PostgresTransaction(SqlTransaction):
             return await super().find(kind, *key, lock=lock)
         named = dict(zip(TASK.key, key, strict=True))
         _, found = await self._run(Statement(_HOLD_TASK[lock], named), Statement(_FIND_TASK, named))
-        return cast("R | None", DIALECT.record(TASK, found.rows[0]) if found.rows else None)
+        return cast("R | None", self._stored_record(TASK, found.rows[0]) if found.rows else None)
 
     async def find_members(self, team_id: int, keys: Sequence[str], lock: Lock) -> list[Member]:
         """Who holds a recipient sends it something next: the message's number is asked for along with it."""
@@ -400,7 +401,7 @@ class PostgresTransaction(SqlTransaction):
         self._claimers[member.team_id, member.name] = claimer
         if claimed.rows:
             self._foreseen.append((_idle_claimers(member.team_id), idle))
-            return cast("Task", DIALECT.record(TASK, claimed.rows[0]))
+            return cast("Task", self._stored_record(TASK, claimed.rows[0]))
         if self._may_look_again:
             raise _look_again_for_tasks(member)
         return None

@@ -107,6 +107,15 @@ class Dialect:
             values[name] = compute(record)
         return values
 
+    def changed(self, table: Table, old: Any, new: Any) -> dict[str, Any]:
+        """The parameters of an update that makes the one of the other: of the columns that differ."""
+        values = {}
+        for name, get, write in self._changing(table):
+            before, after = get(old), get(new)
+            if before is not after and before != after:
+                values[name] = after if write is None or after is None else write(after)
+        return values
+
     def record(self, table: Table, row: Sequence[Any]) -> Any:
         names, readers = self._reading(table)
         values = list(row)
@@ -133,6 +142,12 @@ class Dialect:
     def _writers(self, table: Table) -> list[tuple[str, Callable[[Any], Any]]]:
         found = ((column.name, self.writer(column)) for column in table.columns)
         return [(name, write) for name, write in found if write is not None]
+
+    @cache  # noqa: B019
+    def _changing(self, table: Table) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any] | None]]:
+        """Each column that may change: how its value is taken from a record, and how it is written."""
+        writers = dict(self._writers(table))
+        return [(name, table.computed.get(name, attrgetter(name)), writers.get(name)) for name in table.changing]
 
     @cache  # noqa: B019
     def _reading(self, table: Table) -> tuple[tuple[str, ...], list[tuple[int, Callable[[Any], Any]]]]:

@@ -47,10 +47,21 @@ class Table:
     computed: Mapping[str, Callable[[Any], Any]]
     has_own_id: bool = False
 
+    def key_of(self, record: Any) -> dict[str, Any]:
+        computed = self.computed
+        return {name: computed[name](record) if name in computed else getattr(record, name) for name in self.key}
+
     @property
     def written(self) -> tuple[str, ...]:
         """Every column that an insert writes."""
         return (*(column.name for column in self.columns), *self.computed)
+
+    @property
+    def changing(self) -> tuple[str, ...]:
+        """Every column that an update writes."""
+        # `open_blockers` is kept by edges alone: a record read earlier must not write an old count back.
+        kept = {*self.key, "open_blockers"}
+        return tuple(name for name in self.written if name not in kept)
 
 
 def _column(name: str, hint: Any) -> Column:

@@ -46,6 +46,8 @@ class SqlTransaction:
         self._events: list[NewEvent] = []
         self._rings: dict[Ring, None] = {}
         self._transaction_id: str | None = None
+        self._stored: dict[Table, Any] = {}
+        """Of each table the row that was read or written last, as it lies there: an update writes what differs."""
 
     # -- what a database provides --------------------------------------------------------
 
@@ -85,7 +87,11 @@ class SqlTransaction:
 
     async def _one(self, table: Table, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> Any | None:
         rows = await self._rows(statement, lock, **parameters)
-        return self._dialect.record(table, rows[0]) if rows else None
+        return self._stored_record(table, rows[0]) if rows else None
+
+    def _stored_record(self, table: Table, row: Row) -> Any:
+        record = self._stored[table] = self._dialect.record(table, row)
+        return record
 
     async def _exists(self, statement: str, /, **parameters: Any) -> bool:
         return bool(await self._rows(statement, **parameters))
@@ -124,7 +130,12 @@ class SqlTransaction:
 
     async def update(self, record: R) -> None:
         table = TABLES[type(record)]
-        await self._change(_update_statement(table), **self._dialect.row(table, record))
+        old, key = self._stored.get(table), table.key_of(record)
+        self._stored[table] = record
+        if old is None or table.key_of(old) != key:
+            await self._change(_update_statement(table, table.changing), **self._dialect.row(table, record))
+        elif changed := self._dialect.changed(table, old, record):
+            await self._change(_update_statement(table, tuple(changed)), **changed, **key)
 
     # -- teams, workers, members -------------------------------------------------------------
 
@@ -134,7 +145,7 @@ class SqlTransaction:
             return None
         self._transaction_id = rows[0][-1]
         width = len(MEMBER.columns)
-        member = self._dialect.known_record(MEMBER, tuple(rows[0][:width]))
+        member = self._stored[MEMBER] = self._dialect.known_record(MEMBER, tuple(rows[0][:width]))
         return self._dialect.known_record(TEAM, tuple(rows[0][width:-1])), member
 
     async def _fence_rows(self, lock: Lock, **parameters: Any) -> list[Row]:
@@ -425,10 +436,8 @@ def _insert_statement(table: Table) -> str:
 
 
 @cache
-def _update_statement(table: Table) -> str:
-    # Kept by edges alone: a record read earlier must not write an old count back.
-    kept = {*table.key, "open_blockers"}
-    changed = ", ".join(f'"{name}" = :{name}' for name in table.written if name not in kept)
+def _update_statement(table: Table, columns: tuple[str, ...]) -> str:
+    changed = ", ".join(f'"{name}" = :{name}' for name in columns)
     where = " AND ".join(f"{column} = :{column}" for column in table.key)
     return f"UPDATE {table.name} SET {changed} WHERE {where}"
 
