@@ -9,7 +9,7 @@ DEMO_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The demo needs the command alone, which is a fraction of what development needs.
+# The demo needs the command alone, which is less than development needs.
 COMMAND := $(VENV)/.command
 # Created by others at different times: check what is there.
 SOURCES := $(wildcard src tests bench docs/build.py)

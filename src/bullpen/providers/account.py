@@ -29,7 +29,7 @@ BASE_URL_VARIABLES: Mapping[str, str] = {
     "litellm": "LITELLM_BASE_URL",
 }
 
-# Only what `bullpen[models]` can call without another package, the first key that is set decides.
+# Only what can be called without another package; the first key that is set decides.
 DEFAULT_MODELS: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5",
     "ANTHROPIC_AUTH_TOKEN": "anthropic:claude-sonnet-5",
