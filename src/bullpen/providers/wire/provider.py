@@ -15,7 +15,7 @@ from bullpen.providers.account import Account
 if TYPE_CHECKING:
     from bullpen.providers.wire.line import Line
 
-INSTALL = "a library that calls models is missing or broken: install Bullpen again, pip install --force-reinstall bullpen"
+INSTALL = "a library that calls models is missing: install Bullpen again, pip install --force-reinstall bullpen"
 
 
 class WireProvider:
