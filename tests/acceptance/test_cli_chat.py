@@ -60,6 +60,17 @@ calls = [{ name = "bash", arguments = { command = "echo again >> log" } }]
 say = "That was it."
 """
 
+NAMES_AND_DELETES = """
+[[members.lead]]
+calls = [{ name = "TeamCreate", arguments = { name = "library" } }]
+[[members.lead]]
+say = "It is the library now."
+[[members.lead]]
+calls = [{ name = "TeamDelete", arguments = {} }]
+[[members.lead]]
+say = "Farewell."
+"""
+
 
 # -- talking -------------------------------------------------------------------------------------------
 
@@ -135,6 +146,22 @@ def test_leaving_and_coming_back_finds_the_team_and_what_was_said(bullpen: Bullp
         tty.type(CTRL_C)
         assert tty.ended() == 130
         assert "not sent: Good morning" in tty.text
+
+
+def test_a_team_that_its_lead_names_anew_and_deletes_is_shown_as_what_it_is(bullpen: Bullpen) -> None:
+    scripted(bullpen, NAMES_AND_DELETES)
+    with Tty(bullpen, "chat") as tty:
+        tty.until("── default ")
+        tty.enter("Begin")
+        tty.until("── library ")
+        tty.until("It is the library now.")
+        tty.enter("That is all")
+        tty.until("the team has been deleted: /quit")
+        tty.until("Farewell.")
+        tty.enter("Are you there?")
+        tty.until("bullpen: team 'library' has been deleted")
+        tty.enter("/quit")
+        assert tty.ended() == 0
 
 
 # -- slash commands --------------------------------------------------------------------------------------

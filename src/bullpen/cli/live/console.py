@@ -152,6 +152,8 @@ class Console:
         page = self._desk.page()
         self._progress.follow(event)
         await tell(page, self._team, event, self._progress)
+        if event.kind in (EventKind.TEAM_RENAMED, EventKind.TEAM_DELETED):
+            self._team.record = await self._team.store.get_team(self._team.id)
         if event.kind in _END_OF_SPEECH and event.data.get("member") == LEAD:
             self._stream = ""
         if event.kind == EventKind.MESSAGE_SENT and event.data.get("to") == USER and not self._is_past:
@@ -225,7 +227,9 @@ class Console:
     def _standing_hint(self) -> str:
         lead = self._progress.members.get(LEAD)
         is_busy = lead is not None and lead.status == MemberStatus.WORKING
-        if self._desk.typed:
+        if self._progress.is_deleted:
+            parts = ["the team has been deleted: /quit, then `bullpen chat` begins another"]
+        elif self._desk.typed:
             parts = ["Enter sends it"] + ["Esc interrupts with it"] * is_busy + ["Alt-Enter begins a new line"]
         else:
             parts = ["Esc interrupts"] * is_busy + ["/help", "Ctrl-C leaves"]

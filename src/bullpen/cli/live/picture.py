@@ -5,7 +5,7 @@ For 2 members or 20, at 80 columns or 40: what does not fit is said shorter, who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bullpen.cli import text
@@ -35,6 +35,8 @@ _MARKS = {
 # How a work phase ends when all is well.
 _USUAL = ("no_tool_use", "idle_tool")
 _RESTING = (MemberStatus.IDLE, MemberStatus.SHUTDOWN)
+# Who acts comes first.
+_PLACES: Mapping[str, int] = {MemberStatus.IDLE: 1, MemberStatus.SHUTDOWN: 2}
 
 
 def draw_picture(
@@ -123,7 +125,7 @@ def _choose(
     members: list[MemberProgress], room: int
 ) -> tuple[list[MemberProgress], list[tuple[str, list[MemberProgress]]]]:
     """Who gets a line, and who is only named, by status. The lead first, then who does something."""
-    members.sort(key=lambda member: (member.name != LEAD, member.status in _RESTING, member.name.casefold()))
+    members.sort(key=lambda one: (one.name != LEAD, _PLACES.get(one.status, 0), one.name.casefold()))
     apart = [member for member in members if member.name == LEAD or member.status not in _RESTING][: max(room, 1)]
     by_status: dict[str, list[MemberProgress]] = {}
     for member in members:
