@@ -2,20 +2,22 @@
 
 `--script FILE` plays a script (see docs/scripted.md; who speaks is read from the system prompt), `--model
 MODULE:FUNCTION` calls a function of `Heard`; without either it answers "ok". `GET /ledger` tells what was counted.
-`--chaos 0.1 --seed 7` makes every tenth request, by chance, a 429, 500, 529, a hang-up or a broken stream.
+`--chaos 0.1 --seed 7` makes every tenth request, by chance, a 429, 500, 529, a hang-up or a broken stream, and
+`--latency 0.2` lets every answer wait so many seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
 import json
 import random
 from importlib import import_module
 from pathlib import Path
 
 from bullpen.providers.scripted import ScriptedProvider
-from tests.support.protocol_server.conversation import Heard, Model
+from tests.support.protocol_server.conversation import Answer, Heard, Model
 from tests.support.protocol_server.fault import Cut, Fault, HangUp, Plan, Status
 from tests.support.protocol_server.server import KEY, ProtocolServer, scripted
 
@@ -44,11 +46,21 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", type=Path)
     parser.add_argument("--model")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--key", default=KEY)
     parser.add_argument("--chaos", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     asyncio.run(serve(options))
+
+
+def late(model: Model, seconds: float) -> Model:
+    async def answer(heard: Heard) -> Answer | str:
+        await asyncio.sleep(seconds)
+        answered = model(heard)
+        return await answered if inspect.isawaitable(answered) else answered
+
+    return answer
 
 
 async def serve(options: argparse.Namespace) -> None:
@@ -58,6 +70,8 @@ async def serve(options: argparse.Namespace) -> None:
     elif options.model:
         module, _, name = options.model.partition(":")
         model = getattr(import_module(module), name)
+    if options.latency:
+        model = late(model, options.latency)
     async with ProtocolServer(model, keys=(options.key,), port=options.port) as server:
         server.keep_heard = False
         if options.chaos:

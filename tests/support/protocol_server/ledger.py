@@ -87,7 +87,14 @@ class Ledger:
             "input_tokens": self.usage.input_tokens,
             "output_tokens": self.usage.output_tokens,
             "conversations": [
-                {"format": kind, "member": it.member, "requests": it.requests, "share": round(it.share, 4)}
+                {
+                    "format": kind,
+                    "member": it.member,
+                    "requests": it.requests,
+                    "characters": it.characters,
+                    "reused_characters": it.reused_characters,
+                    "share": round(it.share, 4),
+                }
                 for (kind, _), it in self.conversations.items()
             ],
         }
