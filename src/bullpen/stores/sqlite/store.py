@@ -2,12 +2,15 @@
 
 Invariant: only the writer writes, inside the gate, and a verb is answered after the
 commit that contains it. Reads run on a connection of their own, in one
-snapshot, and wait for nobody.
+snapshot, and wait for nobody: in a thread, or, while looks are quick, where they
+are called.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +30,7 @@ from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, Transaction, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
-from bullpen.stores.writer import Job, Writer
+from bullpen.stores.writer import QUICK_SECONDS, Job, Writer
 
 T = TypeVar("T")
 
@@ -56,6 +59,9 @@ class SqliteStore(VerbStore):
         self._write_connection: apsw.Connection | None = None
         self._read_connection: apsw.Connection | None = None
         self._data_version = -1
+        self._reading = threading.Lock()
+        """Held by whoever is on the connection for reading: the thread, or a verb where it was called."""
+        self._last_look_seconds = float("inf")
 
     @property
     def _doorbell(self) -> Doorbell:
@@ -78,6 +84,8 @@ class SqliteStore(VerbStore):
     async def _close(self) -> None:
         is_over = await self._writer.close()
         self._readers.shutdown()
+        # From here on a look goes to the thread that is no more, and is refused.
+        self._last_look_seconds = float("inf")
         if self._read_connection is not None:
             self._read_connection.close()
             self._read_connection = None
@@ -149,9 +157,22 @@ class SqliteStore(VerbStore):
     async def _read(self, body: Body[T]) -> T:
         if self._path is None:
             return await self._write(body)
+        # The loop has its turn between any two verbs.
+        await asyncio.sleep(0)
+        if self._last_look_seconds <= QUICK_SECONDS and self._reading.acquire(blocking=False):
+            # As with writing: the way to the thread and back costs more than a look.
+            try:
+                return cast(T, self._look_inside(body))
+            finally:
+                self._reading.release()
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, body)
 
     def _look(self, body: Body[Any]) -> Any:
+        with self._reading:
+            return self._look_inside(body)
+
+    def _look_inside(self, body: Body[Any]) -> Any:
+        began = time.monotonic()
         with translated(self._path):
             connection = self._reader()
             connection.execute("BEGIN")
@@ -159,6 +180,7 @@ class SqliteStore(VerbStore):
                 return drive(body(SqliteTransaction(connection, self.clock.now())))
             finally:
                 connection.execute("ROLLBACK")
+                self._last_look_seconds = time.monotonic() - began
 
     def _reader(self) -> apsw.Connection:
         assert self._path is not None
@@ -183,7 +205,7 @@ class SqliteStore(VerbStore):
         return changed
 
     def _read_data_version(self) -> int:
-        with translated(self._path):
+        with self._reading, translated(self._path):
             connection = self._reader()
             return int(connection.pragma("data_version"))
 
