@@ -30,9 +30,11 @@ class Toolbox:
                 self._names[alias.casefold()] = Resolved(tool, implied)
         for tool in self._tools.values():
             self._names[tool.name.casefold()] = Resolved(tool, {})
+        self._specs = tuple(tool.spec() for tool in self._tools.values())
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec() for tool in self._tools.values())
+        """The same object each time: what a provider makes of it is made once."""
+        return self._specs
 
     def resolve(self, name: str) -> Resolved:
         """ToolError for a tool that does not exist or is not this member's; the text says which there are."""
