@@ -74,7 +74,9 @@ async def recover(agent: Agent) -> None:
         for one in running
         if one.pid is not None and one.start_ticks is not None
     ]
-    await agent.sandbox.kill_leftovers(known)
+    if agent.member.incarnation > 1:
+        # It looks at every process of the machine; who was never hosted before left none.
+        await agent.sandbox.kill_leftovers(known)
     await agent.store.lose_backgrounds(agent.ref)
     await agent.load()
     if not agent.turns:
