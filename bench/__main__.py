@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print, write the page and the plot. It ends with 0 whether targets hold or not."""
+"""`python -m bench`: measure, print, write the pages and the plot. It ends with 0 whether targets hold or not."""
 
 from __future__ import annotations
 
@@ -6,31 +6,36 @@ import time
 from collections.abc import Callable
 
 from bench import claims, idle, machine, mail, page, plot, start, wake
+from bench.agents import crowd, makespan, prefix, turn
 from bench.figures import Section
 from bench.ground import Ground, is_there
 from bench.options import Options, parse
+from bench.page import PAGES, Page
 
-PAGE = "benchmarks.md"
 PLOT = "benchmarks.svg"
 
 
 def main() -> None:
     options = parse()
-    began = time.monotonic()
     stores = [store for store in options.stores if is_there(store)]
-    missing = [store for store in options.stores if store not in stores]
     options.out.mkdir(parents=True, exist_ok=True)
     with Ground() as ground:
-        facts = machine.facts(ground, with_postgres="postgresql" in stores)
-        sections = []
-        for name in options.only:
-            section = _SECTIONS[name](ground, options, stores)
-            print("\n" + section.text + "\n", flush=True)
-            sections.append(section)
-    has_plot = "claims" in options.only
-    text = page.render(facts, sections, missing=missing, has_plot=has_plot)
-    (options.out / PAGE).write_text(text, encoding="utf-8")
-    print(f"{options.out / PAGE} written after {time.monotonic() - began:.0f} s")
+        for name in options.pages:
+            _write(PAGES[name], ground, options, stores)
+
+
+def _write(wanted: Page, ground: Ground, options: Options, stores: list[str]) -> None:
+    began = time.monotonic()
+    missing = [store for store in options.stores if store not in stores]
+    facts = machine.facts(ground, with_postgres="postgresql" in stores)
+    sections = []
+    for name in options.sections_of(wanted):
+        section = _SECTIONS[name](ground, options, stores)
+        print("\n" + section.text + "\n", flush=True)
+        sections.append(section)
+    text = page.render(wanted, facts, sections, missing=missing, plot=PLOT if "claims" in options.only else None)
+    (options.out / wanted.file).write_text(text, encoding="utf-8")
+    print(f"{options.out / wanted.file} written after {time.monotonic() - began:.0f} s")
 
 
 def _claims(ground: Ground, options: Options, stores: list[str]) -> Section:
@@ -45,6 +50,10 @@ _SECTIONS: dict[str, Callable[[Ground, Options, list[str]], Section]] = {
     "wake": wake.measure,
     "idle": idle.measure,
     "start": start.measure,
+    "makespan": makespan.measure,
+    "turn": turn.measure,
+    "prefix": prefix.measure,
+    "crowd": crowd.measure,
 }
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("claims", "mail", "wake", "idle", "start")
+from bench.page import PAGES, Page
+
+SECTIONS = tuple(section for page in PAGES.values() for section in page.sections)
 STORES = ("sqlite", "files", "postgresql")
 
 
@@ -38,10 +40,14 @@ ALONE = Arrangement(processes=1, each=1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     quick: bool
+    pages: tuple[str, ...]
     only: tuple[str, ...]
     stores: tuple[str, ...]
     seconds_per_cell: float
     out: Path
+
+    def sections_of(self, page: Page) -> list[str]:
+        return [section for section in page.sections if section in self.only]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -57,25 +63,35 @@ class Options:
         return 2 if self.quick else 5
 
     @property
+    def protocols(self) -> tuple[str, ...]:
+        return ("anthropic",) if self.quick else ("anthropic", "openai")
+
+    @property
     def burst_seconds(self) -> float:
         return self.seconds_per_cell / self.rounds
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("pages", nargs="*", help=f"what is measured and written: {', '.join(PAGES)}; else everything")
     parser.add_argument("--quick", action="store_true", help="small boards and few rounds: less than a minute")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section; may be repeated")
     parser.add_argument("--stores", default=",".join(STORES), help="which stores, with commas: %(default)s")
     parser.add_argument("--seconds-per-cell", type=float, help="how long each cell is measured, over all its rounds")
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="where the page and the plot go: %(default)s")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="where pages and plot go: %(default)s")
     given = parser.parse_args(arguments)
+    for name in given.pages:
+        if name not in PAGES:
+            parser.error(f"{name!r} is not a page: {', '.join(PAGES)}")
     stores = tuple(name for name in given.stores.split(",") if name)
     for name in stores:
         if name not in STORES:
             parser.error(f"{name!r} is not a store: {', '.join(STORES)}")
+    only = tuple(given.only or (section for name in given.pages or PAGES for section in PAGES[name].sections))
     return Options(
         quick=given.quick,
-        only=tuple(given.only or SECTIONS),
+        pages=tuple(name for name, page in PAGES.items() if set(page.sections) & set(only)),
+        only=only,
         stores=stores,
         seconds_per_cell=given.seconds_per_cell or (0.4 if given.quick else 1.0),
         out=given.out,

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import psutil
 
@@ -71,9 +72,8 @@ async def _until_idle(it: Troupe, tasks: int) -> None:
             done = await it.team.list_tasks()
             members = await it.team.list_members()
             hosted = [member for member in members if member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)]
-            if (
-                sum(task.status == "completed" for task in done) == tasks
-                and all(member.status is MemberStatus.IDLE for member in hosted)
+            if sum(task.status == "completed" for task in done) == tasks and all(
+                member.status is MemberStatus.IDLE for member in hosted
             ):
                 return
             await bell.wait(5.0)
@@ -83,7 +83,7 @@ async def _until_idle(it: Troupe, tasks: int) -> None:
 
 async def _crowd(it: Troupe, teammates: int, bytes_each: float, processes: int) -> Crowd:
     names = set(names_of(teammates))
-    tasks = Counter({name: 0 for name in names})
+    tasks = Counter(dict.fromkeys(names, 0))
     claimed, completed = [], []
     async for event in it.team.follow_events():
         if event.kind == EventKind.TASK_CLAIMED and event.actor in names:
@@ -97,7 +97,7 @@ async def _crowd(it: Troupe, teammates: int, bytes_each: float, processes: int) 
     gaps = []
     for name in names:
         mine = sorted((asked.began, asked.ended) for asked in mates if asked.member == name)
-        gaps += [after[0] - one[1] for one, after in zip(mine, mine[1:], strict=False)]
+        gaps += [after[0] - one[1] for one, after in pairwise(mine)]
     return Crowd(
         seconds=(max(completed) - min(claimed)).total_seconds(),
         cpu_seconds=max(asked.cpu_after for asked in mates) - min(asked.cpu_before for asked in mates),

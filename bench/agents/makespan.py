@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench.agents.bare import play_bare
 from bench.agents.model import goal_of
 from bench.agents.schedule import Job, chains, list_schedule, lower_bound, random_board
 from bench.agents.stage import Stage, stage, troupe
@@ -18,16 +19,20 @@ LIMIT = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
+    """`bare_seconds`: by clients that only ask, just before."""
+
+    bare_seconds: float
     seconds: float
     asked: int
     cpu_seconds: float
 
 
 def play(child: Child, stage: Stage, jobs: list[Job], teammates: int) -> Played:
-    return child.runner.run(_play(stage, jobs, teammates))
+    bare_seconds = play_bare(child, stage, jobs, teammates)
+    return child.runner.run(_play(stage, jobs, teammates, bare_seconds))
 
 
-async def _play(stage: Stage, jobs: list[Job], teammates: int) -> Played:
+async def _play(stage: Stage, jobs: list[Job], teammates: int, bare_seconds: float) -> Played:
     async with troupe(stage, jobs, teammates) as it:
         await it.team.run(goal_of(teammates))
         claimed, completed = [], []
@@ -41,7 +46,10 @@ async def _play(stage: Stage, jobs: list[Job], teammates: int) -> Played:
         mates = [asked for asked in it.provider.asked if asked.member != "lead"]
         cpu_seconds = mates[-1].cpu_after - mates[0].cpu_before
         return Played(
-            seconds=(max(completed) - min(claimed)).total_seconds(), asked=len(mates), cpu_seconds=cpu_seconds
+            bare_seconds=bare_seconds,
+            seconds=(max(completed) - min(claimed)).total_seconds(),
+            asked=len(mates),
+            cpu_seconds=cpu_seconds,
         )
 
 
@@ -59,34 +67,47 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
         than all turns shared out evenly, everybody's last report left out: the larger of both is the bound, {bound}
         turns. List scheduling (whoever is free takes the ready task of the longest remaining chain, and that is how
         the board is numbered) needs {best}, so the best possible schedule is
-        {"those" if best == bound else "at most those"} {best} turns: {best * latency:g} s."""
+        {"those" if best == bound else "at most those"} {best} turns: {best * latency:g} s. *Bare* is the same board
+        played just before by {teammates} coroutines that only ask, with one short request a turn: how far this
+        machine, in the state in which it was, comes to the computed schedule without any of ours."""
     )
     rows = []
     for store in stores:
-        for format in ("anthropic", "openai"):
-            found = _in_rounds(ground, options, store, format, jobs, teammates, latency)
+        for protocol in options.protocols if store == "sqlite" else options.protocols[:1]:
+            found = _in_rounds(ground, options, store, protocol, jobs, teammates, latency)
             took = median(played.seconds for played in found)
-            target = Target(f"{store}, {format}: makespan, of the best schedule", took / (best * latency), LIMIT, False)
+            what = f"{store}, {protocol}: makespan, of the best schedule"
+            target = Target(what, took / (best * latency), LIMIT, False)
             busy = median(played.cpu_seconds / played.seconds for played in found)
             each = median(played.cpu_seconds / played.asked for played in found)
+            bare = median(played.bare_seconds for played in found)
+            of_bare = median(played.seconds / played.bare_seconds for played in found)
             rows.append(
-                [f"{store}, {format}", f"{took:.2f} s", f"{target.measured:.3f} {target.mark}", f"{busy:.0%}"]
-                + [f"{each * 1000:.1f} ms"]
+                [
+                    f"{store}, {protocol}",
+                    f"{took:.2f} s",
+                    f"{target.measured:.3f} {target.mark}",
+                    f"{bare / (best * latency):.3f}",
+                    f"{of_bare:.3f}",
+                    f"{busy:.0%}",
+                    f"{each * 1000:.1f} ms",
+                ]
             )
             if store == "sqlite":
                 section.targets.append(target)
-    section.table(["", "makespan", "of the best schedule", "of one core", "CPU a turn"], rows)
+    header = ["", "makespan", "of the best schedule", "bare, of the same", "of bare", "of one core", "CPU a turn"]
+    section.table(header, rows)
     return section
 
 
 def _in_rounds(
-    ground: Ground, options: Options, store: str, format: str, jobs: list[Job], teammates: int, latency: float
+    ground: Ground, options: Options, store: str, protocol: str, jobs: list[Job], teammates: int, latency: float
 ) -> list[Played]:
     found = []
     for number in range(1 if options.quick else 3):
-        print(f"makespan: {store}, {format}, round {number + 1}", flush=True)
+        print(f"makespan: {store}, {protocol}, round {number + 1}", flush=True)
         with (
-            stage(ground, store=store, format=format, latency_seconds=latency, file_characters=2000) as place,
+            stage(ground, store=store, format=protocol, latency_seconds=latency, file_characters=2000) as place,
             Crew(1) as crew,
         ):
             found.append(crew.helpers[0].call(play, place, jobs, teammates))

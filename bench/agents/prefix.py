@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +15,37 @@ from bench.figures import Section, Target
 from bench.ground import Ground
 from bench.options import Options
 from bullpen.domain.member import LEAD
+from bullpen.domain.transcript import Turn, TurnKind
 
 LIMIT = 0.95
-# What the lead has reason to be asked for: the goal, what its spawning answered, and that all is finished.
-LEAD_REQUESTS = 3
+IDLE_NOTICE = "is idle."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """The server's count when everything was done, and again after a while in which nobody had anything to do."""
+    """The server's count when everything was done, and again after a while in which nobody had anything to do; the
+    lead's requests, and the tokens of those that nothing but notices and results had led to."""
 
     done: dict[str, Any]
     later: dict[str, Any]
+    lead_requests: int
+    notice_tokens: int
+
+    @property
+    def mates(self) -> list[dict[str, Any]]:
+        return [it for it in self.done["conversations"] if it["member"] != LEAD]
+
+    @property
+    def characters(self) -> int:
+        return sum(it["characters"] for it in self.mates)
+
+    @property
+    def share(self) -> float:
+        return float(sum(it["reused_characters"] for it in self.mates) / self.characters)
+
+    @property
+    def idle_tokens(self) -> int:
+        return sum(int(self.later[kind] - self.done[kind]) for kind in ("input_tokens", "output_tokens"))
 
 
 def work(child: Child, stage: Stage, turns: int, members: int, idle_seconds: float) -> Sent:
@@ -39,13 +59,34 @@ async def _work(stage: Stage, turns: int, members: int, idle_seconds: float) -> 
         assert it.team.hosting is not None
         async with it.team.hosting.worker(it.team):
             for name in names_of(members):
-                await it.team.store.notify(it.team.id, LEAD, f"{name} is idle.", wakes=False)
+                await it.team.store.notify(it.team.id, LEAD, f"{name} {IDLE_NOTICE}", wakes=False)
             await asyncio.sleep(idle_seconds)
-        return Sent(done=done, later=await asyncio.to_thread(stage.facts))
+        turns_of_lead = await it.team.store.list_turns(it.team.id, LEAD)
+        return Sent(
+            done=done,
+            later=await asyncio.to_thread(stage.facts),
+            lead_requests=sum(turn.kind == TurnKind.ASSISTANT for turn in turns_of_lead),
+            notice_tokens=notice_tokens(turns_of_lead),
+        )
+
+
+def notice_tokens(turns: Sequence[Turn]) -> int:
+    """What the replies have cost before which nothing came but idle notices and results of tasks."""
+    spent, news = 0, list[str]()
+    for turn in turns:
+        if turn.kind == TurnKind.ASSISTANT:
+            if news and all('type="result"' in text or IDLE_NOTICE in text for text in news):
+                spent += turn.content["usage"]["input_tokens"] + turn.content["usage"]["output_tokens"]
+            news = []
+        elif turn.kind == TurnKind.MAIL:
+            news += [entry["text"] for entry in turn.content]
+        else:
+            news.append("")
+    return spent
 
 
 def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
-    turns, members, idle_seconds = (10, 2, 1.0) if options.quick else (100, 4, 10.0)
+    turns, members, idle_seconds = (10, 2, 1.0) if options.quick else (100, 4, 5.0)
     sizes = (500,) if options.quick else (500, 2_000, 6_000)
     section = Section("What is sent")
     section.say(
@@ -54,43 +95,45 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
         characters sent (the first request of each left out) which are an unchanged prefix. Results of different
         length, because old ones are pruned when they have become many, and that changes what was sent before."""
     )
-    rows, shares, idle, notices = [], [], 0, 0
+    found: dict[str, Sent] = {}
     for size in sizes:
-        for format in ("anthropic", "openai"):
-            print(f"prefix: {format}, results of {size} characters", flush=True)
-            with (
-                stage(ground, format=format, latency_seconds=0.0, file_characters=size) as place,
-                Crew(1) as crew,
-            ):
-                sent = crew.helpers[0].call(work, place, turns, members, idle_seconds)
-            mates = [it for it in sent.done["conversations"] if it["member"] != LEAD]
-            lead = sum(it["requests"] for it in sent.later["conversations"] if it["member"] == LEAD)
-            share = sum(it["reused_characters"] for it in mates) / sum(it["characters"] for it in mates)
-            worst = min(it["share"] for it in mates)
-            shares.append(share)
-            idle += _tokens(sent.later) - _tokens(sent.done)
-            notices += max(lead - LEAD_REQUESTS, 0)
-            rows.append(
-                [f"{format}, results of {size:,} characters", f"{share:.2%}", f"{worst:.2%}"]
-                + [f"{sum(it['characters'] for it in mates) / 1e6:.1f} M"]
-                + [f"{_tokens(sent.later) - _tokens(sent.done)}", f"{max(lead - LEAD_REQUESTS, 0)}"]
-            )
-            assert not sent.later["refusals"], sent.later["refusals"]
-    section.table(
-        ["", "unchanged prefix", "worst member", "characters", "idle tokens", "requests of the lead for notices"], rows
-    )
+        for protocol in options.protocols:
+            what = f"{protocol}, results of {size:,} characters"
+            print(f"prefix: {what}", flush=True)
+            with stage(ground, format=protocol, latency_seconds=0.0, file_characters=size) as place, Crew(1) as crew:
+                found[what] = crew.helpers[0].call(work, place, turns, members, idle_seconds)
+            assert not found[what].later["refusals"], found[what].later["refusals"]
+    rows = [
+        [
+            what,
+            f"{sent.share:.2%}",
+            f"{min(it['share'] for it in sent.mates):.2%}",
+            f"{sent.characters / 1e6:.1f} M",
+            str(sent.idle_tokens),
+            str(sent.lead_requests),
+            str(sent.notice_tokens),
+        ]
+        for what, sent in found.items()
+    ]
+    header = [
+        "",
+        "unchanged prefix",
+        "worst member",
+        "characters",
+        "idle tokens",
+        "requests of the lead",
+        "for notices",
+    ]
+    section.table(header, rows)
     section.say(
         f"""*Idle tokens* are what was sent and received in {idle_seconds:g} s after everything was done, with the
-        whole team hosted and a notice for each member in the lead's inbox. The lead has reason for {LEAD_REQUESTS}
-        requests (the goal, the outcome of its spawning, that all tasks are finished); the last column counts others."""
+        whole team hosted and a notice for each member in the lead's inbox. The lead has reason to be asked for
+        the goal, for the outcome of its spawning, and when all tasks are finished; *for notices* are the tokens of
+        requests before which nothing came but results of tasks and idle notices."""
     )
     section.targets += [
-        Target("characters sent that are an unchanged prefix", min(shares), LIMIT, True),
-        Target("idle tokens", idle, 0, False),
-        Target("requests of the lead for notices", notices, 0, False),
+        Target("characters sent that are an unchanged prefix", min(sent.share for sent in found.values()), LIMIT, True),
+        Target("idle tokens", sum(sent.idle_tokens for sent in found.values()), 0, False),
+        Target("tokens of the lead for notices", sum(sent.notice_tokens for sent in found.values()), 0, False),
     ]
     return section
-
-
-def _tokens(facts: dict[str, Any]) -> int:
-    return int(facts["input_tokens"] + facts["output_tokens"])

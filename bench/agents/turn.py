@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from bench.agents.meter import Asked, Spent
@@ -66,7 +67,7 @@ def _cost(asked: list[Asked], turns: list[Turn], history: int) -> Cost:
     until = [turn for turn in turns if turn.kind == "assistant"][history // 2 - 1].seq
     shown = [turn for turn in turns if turn.seq < until]
     return Cost(
-        turns=[after.cpu_before - one.cpu_before for one, after in zip(near, near[1:], strict=False)],
+        turns=[after.cpu_before - one.cpu_before for one, after in pairwise(near)],
         asking=[one.cpu_after - one.cpu_before for one in near],
         verbs={name: spent for name, spent in verbs.items() if spent.times >= len(near) // 2},
         pure={name: _timed(function, shown) for name, function in _PURE.items()},
@@ -93,28 +94,28 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
     )
     rows, detailed = [], None
     for store in stores:
-        for format in ("anthropic", "openai"):
-            found = _in_rounds(ground, options, store, format, history)
+        for protocol in options.protocols if store == "sqlite" else options.protocols[:1]:
+            found = _in_rounds(ground, options, store, protocol, history)
             whole = _milliseconds([value for cost in found for value in cost.turns])
             asking = _milliseconds([value for cost in found for value in cost.asking])
-            target = Target(f"{store}, {format}: CPU a model turn", whole, LIMIT_MILLISECONDS, False, " ms")
-            rows.append([f"{store}, {format}", f"{whole:.1f} ms {target.mark}", f"{asking:.1f} ms"])
+            target = Target(f"{store}, {protocol}: CPU a model turn", whole, LIMIT_MILLISECONDS, False, " ms")
+            rows.append([f"{store}, {protocol}", f"{whole:.1f} ms {target.mark}", f"{asking:.1f} ms"])
             rows[-1].append(f"{whole - asking:.1f} ms")
             if store == "sqlite":
                 section.targets.append(target)
-            detailed = detailed or (f"{store}, {format}", found)
+            detailed = detailed or (f"{store}, {protocol}", found)
     section.table(["", "a turn", "the provider's part", "ours"], rows)
     if detailed is not None:
         _say_where(section, *detailed)
     return section
 
 
-def _in_rounds(ground: Ground, options: Options, store: str, format: str, history: int) -> list[Cost]:
+def _in_rounds(ground: Ground, options: Options, store: str, protocol: str, history: int) -> list[Cost]:
     found = []
     for number in range(1 if options.quick else 3):
-        print(f"turn: {store}, {format}, round {number + 1}", flush=True)
+        print(f"turn: {store}, {protocol}, round {number + 1}", flush=True)
         with (
-            stage(ground, store=store, format=format, latency_seconds=0.0, file_characters=FILE_CHARACTERS) as place,
+            stage(ground, store=store, format=protocol, latency_seconds=0.0, file_characters=FILE_CHARACTERS) as place,
             Crew(1) as crew,
         ):
             found.append(crew.helpers[0].call(work, place, history))
@@ -136,8 +137,9 @@ def _say_where(section: Section, what: str, found: list[Cost]) -> None:
         each = spent.cpu_seconds * 1000 / turns
         rows.append([f"store: `{name}`", f"{spent.times / turns:.2g}", f"{each:.2f} ms"])
     rows.append(["the loop: context, guards, tools, tasks", "1", f"{max(whole - asking - stored, 0.0):.2f} ms"])
-    for name in _PURE:
-        rows.append([f"· `{name}` alone", "", f"{_milliseconds([cost.pure[name] for cost in found]):.2f} ms"])
+    rows += [
+        [f"· `{name}` alone", "", f"{_milliseconds([cost.pure[name] for cost in found]):.2f} ms"] for name in _PURE
+    ]
     section.table(["part", "times a turn", "CPU a turn"], rows)
 
 

@@ -27,3 +27,22 @@ def test_the_quick_benchmark_of_claims_writes_its_page(tmp_path: Path) -> None:
     [twice] = [line for line in page.splitlines() if line.startswith("| sqlite |") and "never" in line]
     assert "never" in twice
     assert (tmp_path / "benchmarks.svg").read_text().lstrip().startswith("<?xml")
+
+
+@pytest.mark.timeout(300)
+def test_the_quick_benchmark_of_whole_teams_writes_its_page(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "agents", "--quick", "--stores", "sqlite", "--out", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["benchmarks-agents.md"]
+    page = (tmp_path / "benchmarks-agents.md").read_text()
+    for what in ("makespan, of the best schedule", "CPU a model turn", "unchanged prefix", "memory of an idle"):
+        assert what in page
+    # Not a matter of the machine: nobody asks a model for nothing.
+    assert "| idle tokens | ≤ 0 | 0.00 | ok |" in page
+    assert "| tokens of the lead for notices | ≤ 0 | 0.00 | ok |" in page

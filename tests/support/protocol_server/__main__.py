@@ -3,21 +3,20 @@
 `--script FILE` plays a script (see docs/scripted.md; who speaks is read from the system prompt), `--model
 MODULE:FUNCTION` calls a function of `Heard`; without either it answers "ok". `GET /ledger` tells what was counted.
 `--chaos 0.1 --seed 7` makes every tenth request, by chance, a 429, 500, 529, a hang-up or a broken stream, and
-`--latency 0.2` lets every answer wait so many seconds.
+with `--latency 0.2` an answer comes so many seconds after its request.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import inspect
 import json
 import random
 from importlib import import_module
 from pathlib import Path
 
 from bullpen.providers.scripted import ScriptedProvider
-from tests.support.protocol_server.conversation import Answer, Heard, Model
+from tests.support.protocol_server.conversation import Heard, Model
 from tests.support.protocol_server.fault import Cut, Fault, HangUp, Plan, Status
 from tests.support.protocol_server.server import KEY, ProtocolServer, scripted
 
@@ -54,15 +53,6 @@ def main() -> None:
     asyncio.run(serve(options))
 
 
-def late(model: Model, seconds: float) -> Model:
-    async def answer(heard: Heard) -> Answer | str:
-        await asyncio.sleep(seconds)
-        answered = model(heard)
-        return await answered if inspect.isawaitable(answered) else answered
-
-    return answer
-
-
 async def serve(options: argparse.Namespace) -> None:
     model: Model = lambda heard: "ok"  # noqa: E731
     if options.script:
@@ -70,9 +60,7 @@ async def serve(options: argparse.Namespace) -> None:
     elif options.model:
         module, _, name = options.model.partition(":")
         model = getattr(import_module(module), name)
-    if options.latency:
-        model = late(model, options.latency)
-    async with ProtocolServer(model, keys=(options.key,), port=options.port) as server:
+    async with ProtocolServer(model, keys=(options.key,), port=options.port, latency_seconds=options.latency) as server:
         server.keep_heard = False
         if options.chaos:
             server.follow(Chaos(options.chaos, options.seed))

@@ -50,12 +50,15 @@ class ProtocolServer:
         models: Iterable[str] | None = None,
         window_tokens: int | None = None,
         port: int = 0,
+        latency_seconds: float = 0.0,
     ) -> None:
+        """`latency_seconds` pass from a request to its answer, what the server needs for it included."""
         self._model = model
         self._keys = frozenset(keys)
         self._models = None if models is None else frozenset(models)
         self._window_tokens = window_tokens
         self._port = port
+        self._latency_seconds = latency_seconds
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._plan = Plan()
@@ -135,6 +138,7 @@ class ProtocolServer:
 
     async def _answer(self, format: Any, headers: Mapping[str, str], body: bytes, writer: asyncio.StreamWriter) -> None:
         self.ledger.requests += 1
+        due = asyncio.get_running_loop().time() + self._latency_seconds
         try:
             format.authorise(headers, self._keys)
             heard = self._hear(format, body)
@@ -157,6 +161,8 @@ class ProtocolServer:
         answered = self._model(heard)
         answer = Answer.of(await answered if inspect.isawaitable(answered) else answered)
         usage = self.ledger.bill(heard, answer, common)
+        if self._latency_seconds:
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
         if heard.stream:
             await self._stream(format, format.events(answer, heard, usage), fault, writer)
         else:
