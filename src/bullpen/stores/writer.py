@@ -22,6 +22,7 @@ import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -34,7 +35,7 @@ T = TypeVar("T")
 MAX_GROUP = 256
 CLOSE_PATIENCE_SECONDS = 5.0
 QUICK_SECONDS = 0.002
-"""What a loop may stand still for; after a commit that took longer, the next one is the thread's."""
+"""What a loop may stand still for; after two commits in a row that took longer, the next one is the thread's."""
 
 
 class Job(Generic[T]):
@@ -156,7 +157,8 @@ class Writer:
         self._callers: set[Job[Any]] = set()
         self._turn = threading.Lock()
         """Held by whoever is at the gate or inside, for this process: the thread, or a lone caller."""
-        self._last_seconds = float("inf")
+        # Two, since one that was held up on a busy machine says little about the next.
+        self._last_seconds = deque([float("inf")], maxlen=2)
         self._is_open = True
         self._is_closing = False
         # A daemon: a gate that is never opened must not keep the process from ending.
@@ -187,7 +189,7 @@ class Writer:
         return not self._thread.is_alive()
 
     def _run_here(self, job: Job[Any]) -> bool:
-        if self._last_seconds > QUICK_SECONDS or not self._turn.acquire(blocking=False):
+        if min(self._last_seconds) > QUICK_SECONDS or not self._turn.acquire(blocking=False):
             return False
         try:
             if self._is_closing or not self._gate.try_enter():
@@ -233,7 +235,7 @@ class Writer:
                 job.fail(error)
         finally:
             self._gate.leave()
-        self._last_seconds = time.monotonic() - began
+        self._last_seconds.append(time.monotonic() - began)
         return jobs
 
     def _ring_for(self, jobs: list[Job[Any]]) -> None:

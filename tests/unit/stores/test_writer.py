@@ -109,9 +109,22 @@ async def test_the_loop_has_a_turn_between_any_two_verbs(monkeypatch: pytest.Mon
         assert turns == [0, 1, 2]
 
 
-async def test_after_a_slow_commit_the_next_verb_leaves_the_loop_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_slow_commits_the_next_verb_leaves_the_loop_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_desk() as desk:
         monkeypatch.setattr(writer_module, "QUICK_SECONDS", -1.0)
+        await desk.run()
+        assert not desk.last_ran_here
+
+
+async def test_one_slow_commit_among_quick_ones_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_desk() as desk:
+        monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+        await desk.run()
+        monkeypatch.setattr(writer_module, "QUICK_SECONDS", 0.02)
+        desk.writer._last_seconds.extend([0.001, 3.0])
+        await desk.run()
+        assert desk.last_ran_here
+        desk.writer._last_seconds.extend([3.0, 3.0])
         await desk.run()
         assert not desk.last_ran_here
 
