@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bullpen.cli.live.slash import SLASHES
@@ -10,8 +12,9 @@ from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
 from bullpen.team import Team
 from tests.acceptance.command import Bullpen
-from tests.acceptance.scripts import ASKS, WAITS, go, scripted
+from tests.acceptance.scripts import ASKS, FREE, WAITS, go, scripted
 from tests.acceptance.tty import CTRL_C, CTRL_D, ENTER, ESCAPE, TAB, UP, Tty
+from tests.support.protocol_server import Halt, ProtocolServer
 
 HELLO = """
 [[members.lead]]
@@ -128,6 +131,24 @@ def test_a_text_of_several_lines_is_told_whole_and_nothing_in_it_steers_the_term
         seen = tty.until("last line")
         assert "\n    First line.\n      indented \\x1b]0;title\\x07\n    last line" in seen
         assert b"\x1b]0;" not in tty.raw
+
+
+async def test_what_the_lead_says_is_shown_while_it_says_it_and_once_when_it_is_said(bullpen: Bullpen) -> None:
+    halt = Halt(events=5)
+    async with ProtocolServer(lambda heard: "It grows on the screen, word by word, to its end.") as server:
+        server.inject(halt)
+        # The libraries of models as they were compiled when they were installed: that takes long.
+        bullpen.environment |= {**server.environ, "PYTHONPYCACHEPREFIX": ""}
+        (bullpen.directory / "bullpen.toml").write_text('model = "anthropic:claude-sonnet-5"\n' + FREE)
+        with Tty(bullpen, "chat") as tty:
+            await asyncio.to_thread(tty.until, "○ lead")
+            tty.enter("Tell me")
+            await asyncio.to_thread(tty.until, "lead …\n  It grows on")
+            assert "to its end" not in tty.text
+            halt.until.set()
+            await asyncio.to_thread(tty.until, "lead      It grows on the screen, word by word, to its end.")
+            await asyncio.to_thread(tty.until, lambda seen: "○ lead  idle" in seen.lines)
+            assert tty.text.count("It grows on") == 1
 
 
 def test_leaving_and_coming_back_finds_the_team_and_what_was_said(bullpen: Bullpen) -> None:

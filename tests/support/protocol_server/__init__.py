@@ -12,7 +12,7 @@ Or as a process: `python -m tests.support.protocol_server --port 0 --script team
 from __future__ import annotations
 
 from tests.support.protocol_server.conversation import Answer, Heard, RawCall
-from tests.support.protocol_server.fault import Cut, Fault, Garbage, HangUp, Slow, Status, StreamError
+from tests.support.protocol_server.fault import Cut, Fault, Garbage, Halt, HangUp, Slow, Status, StreamError
 from tests.support.protocol_server.ledger import Ledger
 from tests.support.protocol_server.server import ProtocolServer
 
@@ -21,6 +21,7 @@ __all__ = [
     "Cut",
     "Fault",
     "Garbage",
+    "Halt",
     "HangUp",
     "Heard",
     "Ledger",

@@ -58,7 +58,15 @@ class Slow:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-Fault = Status | Cut | StreamError | Garbage | HangUp | Slow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """A stream that says nothing more after so many events, until `until` is set."""
+
+    events: int = 4
+    until: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Fault = Status | Cut | StreamError | Garbage | HangUp | Slow | Halt
 
 WORDS = {
     429: ("rate_limit_error", "This request would exceed your organization's rate limit"),

@@ -20,6 +20,7 @@ from tests.support.protocol_server.fault import (
     Cut,
     Fault,
     Garbage,
+    Halt,
     HangUp,
     Plan,
     Slow,
@@ -211,7 +212,9 @@ class ProtocolServer:
             events = [*events[: fault.events], format.error_event(fault.kind, "Overloaded")]
         if isinstance(fault, Cut):
             events = events[: fault.events]
-        for event in events:
+        for number, event in enumerate(events):
+            if isinstance(fault, Halt) and number == fault.events:
+                await fault.until.wait()
             writer.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
             await writer.drain()
         if isinstance(fault, Cut) and not fault.clean:
