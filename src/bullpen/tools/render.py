@@ -31,7 +31,7 @@ def task_frame(task: Task, blockers: Sequence[Task] = ()) -> str:
         lines += ["", f"Check (must exit 0 before this is completed): {escape(task.check)}"]
     for blocker in blockers:
         author = escape(blocker.owner or "nobody")
-        commit = f', commit="{escape(blocker.evidence.commit)}"' if blocker.evidence and blocker.evidence.commit else ""
+        commit = f' commit="{escape(blocker.evidence.commit)}"' if blocker.evidence and blocker.evidence.commit else ""
         lines += [
             "",
             f'<result task="{blocker.id}" by="{author}"{commit}>{escape(blocker.result or "(none given)")}</result>',
