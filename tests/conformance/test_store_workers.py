@@ -316,6 +316,7 @@ FENCED: dict[str, Callable[[Store, MemberRef], Awaitable[Any]]] = {
     ),
     "settle": lambda store, by: store.settle(by, Settlement(reservation_id=1, usage=Usage(), cost_usd=0.0)),
     "interrupt_member": lambda store, by: store.interrupt_member(by, "ben", "stop that"),
+    "want_compaction": lambda store, by: store.want_compaction(by, "ben"),
     "succeed_team": lambda store, by: store.succeed_team(by, "next"),
 }
 
