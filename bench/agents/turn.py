@@ -21,6 +21,7 @@ from bullpen.agent.context import build_context
 from bullpen.agent.guards import find_repetition
 from bullpen.agent.memory import choose_pruning, context_tokens
 from bullpen.domain.transcript import Turn
+from bullpen.providers.limits import limits_of
 
 LIMIT_MILLISECONDS = 10.0
 HISTORY = 80
@@ -31,7 +32,7 @@ FILE_CHARACTERS = 2_000
 _PURE: dict[str, Callable[[Sequence[Turn]], Any]] = {
     "build_context": build_context,
     "context_tokens": context_tokens,
-    "choose_pruning": choose_pruning,
+    "choose_pruning": lambda turns: choose_pruning(turns, limits_of("claude-sonnet-5")),
     "find_repetition": find_repetition,
     "has_open_calls": has_open_calls,
 }

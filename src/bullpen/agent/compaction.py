@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 async def keep_within_limits(agent: Agent) -> None:
     """Before each request: prune what is old, compact what is too long or was asked to be."""
-    calls = choose_pruning(agent.turns)
+    calls = choose_pruning(agent.turns, agent.provider.limits)
     if calls:
         await agent.record(TurnKind.PRUNING, {"calls": list(calls)})
     focus, agent.wants_compaction = agent.wants_compaction, None

@@ -24,7 +24,9 @@ RESERVE_TOKENS = 13_000
 CHARACTERS_PER_TOKEN = 4
 RECENT_REPLIES = 3
 PRUNE_ABOVE_CHARACTERS = 1_000
-PRUNE_BATCH_CHARACTERS = 60_000
+# What a batch of old results must have of what fits before it is pruned: all that comes after the first of them is
+# sent anew then. With a twelfth, 100 turns that read 3,000 characters each sent more than 5 % of everything anew.
+PRUNE_SHARE = 1 / 3
 # What a compaction keeps word for word: the last complete turns, up to this share of what fits.
 KEPT_SHARE = 0.2
 # What the text that replaces the rest may take of it.
@@ -42,6 +44,10 @@ class Compaction:
 def compaction_limit(limits: ModelLimits) -> int:
     """Above this many tokens of context, compact. At least a quarter of the window, however small that is."""
     return max(limits.window_tokens - limits.max_output_tokens - RESERVE_TOKENS, limits.window_tokens // 4)
+
+
+def prune_batch_characters(limits: ModelLimits) -> int:
+    return int(compaction_limit(limits) * CHARACTERS_PER_TOKEN * PRUNE_SHARE)
 
 
 def estimate_tokens(messages: Sequence[ChatMessage]) -> int:
@@ -65,7 +71,7 @@ def context_tokens(turns: Sequence[Turn]) -> int:
 # -- pruning -----------------------------------------------------------------------------
 
 
-def choose_pruning(turns: Sequence[Turn]) -> tuple[str, ...]:
+def choose_pruning(turns: Sequence[Turn], limits: ModelLimits) -> tuple[str, ...]:
     """The calls whose results are to be shown as a stub from now on; empty while a batch is not worth it."""
     replies = [turn.seq for turn in turns if turn.kind == TurnKind.ASSISTANT]
     if len(replies) <= RECENT_REPLIES:
@@ -83,7 +89,7 @@ def choose_pruning(turns: Sequence[Turn]) -> tuple[str, ...]:
         and turn.content["call_id"] not in done
         and len(turn.content["text"]) > PRUNE_ABOVE_CHARACTERS
     ]
-    if sum(len(turn.content["text"]) for turn in old) < PRUNE_BATCH_CHARACTERS:
+    if sum(len(turn.content["text"]) for turn in old) < prune_batch_characters(limits):
         return ()
     return tuple(turn.content["call_id"] for turn in old)
 

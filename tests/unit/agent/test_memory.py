@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bullpen.agent.context import build_context, decode_reply, encode_reply
 from bullpen.agent.memory import (
-    PRUNE_BATCH_CHARACTERS,
     RECENT_REPLIES,
     choose_pruning,
     compaction_limit,
@@ -20,6 +19,7 @@ from bullpen.agent.memory import (
     estimate_tokens,
     mechanical_summary,
     plan_compaction,
+    prune_batch_characters,
 )
 from bullpen.domain.prompt import (
     AssistantMessage,
@@ -32,6 +32,7 @@ from bullpen.domain.prompt import (
 )
 from bullpen.domain.transcript import Turn, TurnKind
 from bullpen.provider import ModelLimits
+from tests.support.protocol_server.ledger import common_prefix
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 IDENTITY = "You are 'ana', role: analyst, team: graphql."
@@ -165,7 +166,7 @@ def test_compacting_twice_is_legal_and_keeps_the_identity(turns: list[Turn]) -> 
 
 @given(transcripts())
 def test_an_unseen_result_is_never_pruned(turns: list[Turn]) -> None:
-    chosen = set(choose_pruning(turns))
+    chosen = set(choose_pruning(turns, SMALL))
     replies = [turn.seq for turn in turns if turn.kind == TurnKind.ASSISTANT]
     for turn in turns:
         if turn.kind == TurnKind.TOOL_RESULT and turn.content["call_id"] in chosen:
@@ -176,8 +177,8 @@ def test_old_long_results_are_pruned_in_one_batch_and_say_how_to_get_them_back()
     writer = Writer()
     writer.told("begin")
     for _ in range(RECENT_REPLIES + 2):
-        writer.replied("look", ["r" * PRUNE_BATCH_CHARACTERS])
-    chosen = choose_pruning(writer.turns)
+        writer.replied("look", ["r" * prune_batch_characters(SMALL)])
+    chosen = choose_pruning(writer.turns, SMALL)
     assert chosen == ("call-0", "call-1")
     writer.add(TurnKind.PRUNING, {"calls": list(chosen)})
     messages = build_context(writer.turns)
@@ -189,7 +190,25 @@ def test_old_long_results_are_pruned_in_one_batch_and_say_how_to_get_them_back()
         if isinstance(part, ResultPart) and "call it again" in part.text
     ]
     assert len(stubs) == 2
-    assert choose_pruning(writer.turns) == ()
+    assert choose_pruning(writer.turns, SMALL) == ()
+
+
+def test_a_hundred_turns_of_long_results_send_nearly_nothing_twice() -> None:
+    """At least 95 % of all characters sent are an unchanged prefix, prunings included."""
+    limits = ModelLimits(window_tokens=200_000, max_output_tokens=8_000)
+    writer = Writer()
+    writer.told("begin")
+    sent, reused, before = 0, 0, ""
+    for number in range(100):
+        writer.replied("look", [f"{number:4}" * 1_250])
+        if chosen := choose_pruning(writer.turns, limits):
+            writer.add(TurnKind.PRUNING, {"calls": list(chosen)})
+        now = "".join(map(str, build_context(writer.turns)))
+        sent += len(now)
+        reused += common_prefix(before, now)
+        before = now
+    assert any(turn.kind == TurnKind.PRUNING for turn in writer.turns)
+    assert reused / sent >= 0.95
 
 
 def test_the_providers_count_is_used_until_the_context_shrinks() -> None:
