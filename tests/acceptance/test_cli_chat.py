@@ -329,6 +329,20 @@ def test_a_second_terminal_looks_on_writes_and_takes_over_when_the_first_one_end
             second.until(lambda seen: "hosted by pid" not in seen.lines[-1])
 
 
+def test_a_terminal_that_can_ask_no_model_looks_on_and_says_when_nobody_hosts_the_team(bullpen: Bullpen) -> None:
+    scripted(bullpen, HELLO)
+    with Tty(bullpen, "chat") as first:
+        first.until("○ lead")
+        (bullpen.directory / "script.toml").unlink()
+        with Tty(bullpen, "chat") as second:
+            second.until("hosted by pid")
+            first.enter("/quit")
+            assert first.ended() == 0
+            second.until("nobody hosts it now")
+            second.type(CTRL_D)
+            assert second.ended() == 0
+
+
 # -- what it needs -----------------------------------------------------------------------------------------
 
 

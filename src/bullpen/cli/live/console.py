@@ -146,7 +146,10 @@ class Console:
     async def _look_who_hosts(self) -> None:
         hosts = await find_hosts(self._team.store, self._team.record)
         others = [host for host in hosts.hosting if host.pid != os.getpid()]
-        self._elsewhere = f"hosted by pid {others[0].pid} on {others[0].host}" if others else ""
+        if others:
+            self._elsewhere = f"hosted by pid {others[0].pid} on {others[0].host}"
+        else:
+            self._elsewhere = "" if hosts.hosting or hosts.willing else "nobody hosts it now"
 
     async def _told(self, event: Event) -> Page:
         page = self._desk.page()
