@@ -193,6 +193,12 @@ def test_a_spent_budget_ends_it_with_1_and_a_larger_one_goes_on(bullpen: Bullpen
     assert f"{TEAM}: done" in ran.out
 
 
+def test_spent_tokens_are_told_with_the_option_that_gives_more(bullpen: Bullpen) -> None:
+    model = write_script(bullpen, FINISHES)
+    ran = bullpen("run", "Analyse", "--team", TEAM, "--model", model, "--max-tokens", "100", code=1)
+    assert ran.err == f"bullpen: `bullpen resume {TEAM} --max-tokens N` goes on with a larger one\n"
+
+
 def test_failed_tasks_end_it_with_1(bullpen: Bullpen) -> None:
     script = WAITS.replace('status = "completed", result = "{{result}}"', 'status = "failed", result = "no way"')
     script = script.replace("cat word", "echo nothing")

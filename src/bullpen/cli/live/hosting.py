@@ -155,7 +155,7 @@ def say_how_to_go_on(call: Call, report: Report, progress: Progress) -> int:
     name = report.team
     hints = {
         Outcome.ASKS: f"answer with {_how_to_answer(name, progress)}, then `bullpen resume {name}` goes on",
-        Outcome.BUDGET: f"`bullpen resume {name} --max-cost USD` goes on with a larger one",
+        Outcome.BUDGET: f"`bullpen resume {name} {_larger(report)}` goes on with a larger one",
         Outcome.TIME: f"`bullpen resume {name}` goes on",
         Outcome.STOPPED: f"`bullpen resume {name}` goes on",
         Outcome.ERROR: f"set it right, then `bullpen resume {name}` goes on",
@@ -165,6 +165,11 @@ def say_how_to_go_on(call: Call, report: Report, progress: Progress) -> int:
     if report.outcome in hints:
         call.note(hints[report.outcome])
     return 0 if report.succeeded else EXIT_CODES.get(report.outcome, 1)
+
+
+def _larger(report: Report) -> str:
+    """The option for the limit that was in the way."""
+    return "--max-tokens N" if any("max_tokens" in line for line in report.lines) else "--max-cost USD"
 
 
 def _how_to_answer(name: str, progress: Progress) -> str:
