@@ -1,5 +1,5 @@
 """Makes the pages that are generated: `commands.md` from the command's own help, `settings.md` from the settings'
-own descriptions, `terminal.svg` from the command's output.
+own descriptions, `terminal.svg` and `demo.svg` from the command's output.
 
 Run by `make docs`; tests compare the first two with what the code says now.
 """
@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bullpen.cli.root import COMMANDS
@@ -31,6 +31,7 @@ task list
 task show 2
 team show
 """
+DEMO = "demo --chaos"
 SHOWN = ("task list", "task show 2", "team show")
 
 
@@ -57,17 +58,29 @@ def _commands() -> Iterator[tuple[str, ...]]:
 
 
 def terminal_picture() -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        outputs = {line: _run_line(line, Path(directory)) for line in SCENE.strip().splitlines()}
+    return _picture((line, outputs[line]) for line in SHOWN)
+
+
+def demo_picture() -> str:
+    """A real run, without the report: that is a page of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        output = _run_line(f"{DEMO} --speed fast </dev/null", Path(directory))
+    story, _, rest = output.partition("\n\n\x1b[1mrest-to-graphql")
+    proof = rest[rest.index("\x1b[1m$ ") : rest.index("\x1b[2mnext")]
+    return _picture([(DEMO, f"{story}\n\n{proof}")])
+
+
+def _picture(scenes: Iterable[tuple[str, str]]) -> str:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(record=True, width=88, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115
-    with tempfile.TemporaryDirectory() as directory:
-        for line in SCENE.strip().splitlines():
-            output = _run_line(line, Path(directory))
-            if line in SHOWN:
-                console.print(Text(f"$ bullpen {line}", style="bold"))
-                console.print(Text.from_ansi(output.rstrip()))
-                console.print()
+    for line, output in scenes:
+        console.print(Text(f"$ bullpen {line}", style="bold"))
+        console.print(Text.from_ansi(output.rstrip()))
+        console.print()
     picture = console.export_svg(title="bullpen")
     # The reader's own monospace font, and nothing fetched from anywhere.
     picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
@@ -105,4 +118,5 @@ def _run(words: list[str], cwd: Path) -> str:
 if __name__ == "__main__":
     (DOCS / "commands.md").write_text(commands_page(), encoding="utf-8")
     (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
+    (DOCS / "demo.svg").write_text(demo_picture(), encoding="utf-8")
     (DOCS / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")

@@ -35,7 +35,7 @@ from bullpen.team.run import Hosting
 
 SPEEDS = {"slow": 0.6, "normal": 1.0, "fast": 10.0}
 SLOWEST, FASTEST = 0.1, 1000.0
-QUERY = "{ book(id: 2) { title year author { name } } }"
+QUERY = "{ book(id: 2) { title author { name } } }"
 GOAL = "Migrate the bookshop from REST to GraphQL."
 # The script knows these; a real model has to be told.
 TERMS = (
