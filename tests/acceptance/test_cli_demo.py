@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.acceptance.command import Bullpen
+from tests.acceptance.command import BOUND_SECONDS, Bullpen, read_line
+from tests.acceptance.tty import CTRL_C, Tty
 
 AT_ONCE = ("--speed", "1000")
 LAST_WORD = "Migration complete."
@@ -227,22 +228,39 @@ def test_behind_a_pipe_it_tells_the_story_in_lines_and_leaves_nothing_behind(bul
     assert leaves_nothing(bullpen, temporary)
 
 
-def test_a_narrow_terminal_shows_whole_lines(bullpen: Bullpen, temporary: Path) -> None:
-    code, seen = bullpen.on_terminal("demo", *AT_ONCE, columns=60, NO_COLOR="1", TMPDIR=str(temporary))
-    assert code == 0
-    assert LAST_WORD in seen
-    news = [line for line in seen.splitlines() if line[2:3] == ":" and line[5:6] == ":"]
-    assert len(news) > 20
-    assert max(map(len, news)) <= 60
+def test_on_a_narrow_terminal_the_console_shows_the_story_whole(bullpen: Bullpen, temporary: Path) -> None:
+    with Tty(bullpen, "demo", "--chaos", *AT_ONCE, columns=56, NO_COLOR="1", TMPDIR=str(temporary)) as tty:
+        tty.until("── rest-to-graphql ")
+        assert tty.ended() == 0
+        seen = tty.text
+    assert "\nlead      adds #3 Implement the resolvers (after #2)\n" in seen
+    assert " # the worker of backend, frontend\n" in seen
+    assert "\nbackend   is back on worker 3, with its memory\n" in seen
+    assert f"\nlead      {LAST_WORD}\n" in seen
+    assert "\n  OK\n" in seen
     assert leaves_nothing(bullpen, temporary)
 
 
 @pytest.mark.parametrize("words", [(), ("--chaos",)], ids=["plain", "chaos"])
 def test_ctrl_c_stops_it_and_cleans_up(bullpen: Bullpen, temporary: Path, words: tuple[str, ...]) -> None:
-    code, seen = bullpen.on_terminal("demo", *words, types="\x03", when="takes #1", NO_COLOR="1", TMPDIR=str(temporary))
-    assert code == 130
+    with Tty(bullpen, "demo", *words, TMPDIR=str(temporary)) as tty:
+        tty.until("takes #1")
+        tty.type(CTRL_C)
+        assert tty.ended() == 130
+        seen = tty.text
     assert "stopped; nothing is left behind" in seen
     assert "Traceback" not in seen
+    assert leaves_nothing(bullpen, temporary)
+
+
+def test_a_signal_stops_it_and_cleans_up(bullpen: Bullpen, temporary: Path) -> None:
+    process = bullpen.start("demo", TMPDIR=str(temporary))
+    while "takes #1" not in read_line(process):
+        pass
+    process.terminate()
+    _, errors = process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == 130
+    assert errors.decode() == "bullpen: stopped; nothing is left behind\n"
     assert leaves_nothing(bullpen, temporary)
 
 

@@ -18,7 +18,7 @@ import typer
 
 from bullpen.cli.call import Call
 from bullpen.cli.commands.run import find_model
-from bullpen.cli.live.hosting import EXIT_CODES, INTERRUPTED, Job, show_report, told_in_lines
+from bullpen.cli.live.hosting import EXIT_CODES, INTERRUPTED, Job, Left, opens_console, show_report, told
 from bullpen.cli.options import Globals
 from bullpen.cli.page import Page, Painted
 from bullpen.config import Settings, load_settings
@@ -129,7 +129,7 @@ class _Show:
         progress = Progress()
         try:
             report = await self._play(progress, speed, chaos=chaos)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Left):
             self.call.note("stopped" + (f"; {self.directory} is kept" if self.is_kept else "; nothing is left behind"))
             return INTERRUPTED
         show_report(self.call, report, progress)
@@ -143,14 +143,14 @@ class _Show:
             team = Team(store, await begin_team(store, self.goal, self.settings))
             script = write_script(state / "script.json", python=self.python, speed=speed)
             model = self.model or f"scripted:{script}"
-            team.hosting = Hosting(model=model, workspace=self.directory)
+            team.hosting = Hosting(model=model, workspace=self.directory, is_interactive=opens_console(self.call))
             if chaos:
                 hanging = write_script(state / "hanging.json", python=self.python, speed=speed, hangs=True)
                 await stack.enter_async_context(
                     sabotage(team, self.directory, script=script, hanging=hanging, tell=self._tell_of_kill)
                 )
             job = Job(team=team, workspace=self.directory, goal=self.goal, check=self.check, model=model)
-            return await told_in_lines(self.call, job, progress, self.settings.budget.max_minutes)
+            return await told(self.call, job, progress, self.settings.budget.max_minutes)
 
     # -- what is told beside the news ------------------------------------------------------------------------
 
@@ -180,8 +180,8 @@ class _Show:
         page.gap()
         if self.is_kept:
             page.field("look", f"cd {self.directory}; git status; bullpen events --team {report.team}")
-        page.field("next", "`bullpen demo --chaos` kills a worker in the middle")
-        page.field("", "`bullpen run GOAL` does your own work, with a real model")
+        page.field("next", "`bullpen demo --chaos` kills a worker in the middle, `--live` asks a real model")
+        page.field("", "`bullpen run GOAL` does work of your own")
         return True
 
 

@@ -202,7 +202,7 @@ class Console:
             self._progress,
             now=datetime.now(UTC),
             budget_usd=self._budget_usd,
-            title=self._team.name,
+            title=self._progress.team or self._team.name,
             members_shown=max(min(room - len(page.lines), 8), 1),
         )
         page.lines += question.lines

@@ -50,18 +50,27 @@ class Job:
 async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
     """The exit code."""
     team = job.team
-    is_shown = can_converse() and not call.is_json
-    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=is_shown)
+    has_console = opens_console(call)
+    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=has_console)
     # A team that goes on has a past, which has been told; the console tells its end once more.
-    progress = Progress() if job.goal or is_shown else await team.get_progress()
+    progress = Progress() if job.goal or has_console else await team.get_progress()
     with ending_on_signals(call, team):
         try:
-            report = await (_on_console if is_shown else told_in_lines)(call, job, progress, max_minutes)
+            report = await told(call, job, progress, max_minutes)
         except (asyncio.CancelledError, Left):
             call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
             return INTERRUPTED
     show_report(call, report, progress)
     return say_how_to_go_on(call, report, progress)
+
+
+def opens_console(call: Call) -> bool:
+    return can_converse() and not call.is_json
+
+
+async def told(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
+    """Run it as `job.team.hosting` says, and tell what happens, on the console or in lines. Left if the human goes."""
+    return await (_on_console if opens_console(call) else _told_in_lines)(call, job, progress, max_minutes)
 
 
 @contextmanager
@@ -105,7 +114,7 @@ async def _on_console(call: Call, job: Job, progress: Progress, max_minutes: flo
 # -- told in lines -----------------------------------------------------------------------------------------------
 
 
-async def told_in_lines(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
+async def _told_in_lines(call: Call, job: Job, progress: Progress, max_minutes: float | None) -> Report:
     try:
         async with asyncio.TaskGroup() as group:
             telling = group.create_task(_tell(call, job.team, progress))
