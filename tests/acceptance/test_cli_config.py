@@ -5,6 +5,7 @@ from __future__ import annotations
 from inline_snapshot import snapshot
 
 from tests.acceptance.command import Bullpen
+from tests.acceptance.test_cli_command import complete
 
 
 def test_what_is_in_force_and_from_where(bullpen: Bullpen) -> None:
@@ -67,6 +68,17 @@ def test_init_writes_a_file_that_changes_nothing_until_something_in_it_is(bullpe
     written = (bullpen.directory / "bullpen.toml").read_text()
     assert "# max_cost_usd = 5" in written
     assert "everything is at its default" in bullpen("config", "--changed").out
+
+
+def test_init_says_which_file_it_takes_the_place_of(bullpen: Bullpen) -> None:
+    above = bullpen.directory / "pyproject.toml"
+    above.write_text("[tool.bullpen]\nmodel = 'scripted:mine.toml'\n")
+    ran = bullpen("init")
+    assert ran.err == f"bullpen: {above} no longer counts here: of several files only the nearest does\n"
+
+
+def test_the_shell_is_offered_keys(bullpen: Bullpen) -> None:
+    assert complete(bullpen, "bullpen config budget.max_c") == ["budget.max_cost_usd", "budget.max_calls"]
 
 
 def test_init_never_overwrites(bullpen: Bullpen) -> None:

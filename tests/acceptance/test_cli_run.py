@@ -68,7 +68,7 @@ lead  3  3,300  $0.0135  N s
 ana  analyst  2  7  7,700  $0.0315  N s
 
 time  N s  busy N s = N members at a time
-spent  11,000 tokens, $0.0450 in 10 calls  30% of them by the lead (coordination)
+spent  11,000 tokens, $0.0450 in 10 calls  30% of the tokens by the lead (coordination)
 files  notes.txt
 """)
 

@@ -30,6 +30,12 @@ def statuses(incomplete: str) -> list[str]:
     return _beginning(incomplete, list(TaskStatus))
 
 
+def settings(incomplete: str) -> list[str]:
+    from bullpen.config.read import dotted, list_keys
+
+    return _beginning(incomplete, [dotted(path) for path in list_keys()])
+
+
 def scopes(incomplete: str) -> list[str]:
     from bullpen.domain.request import PermissionScope
 

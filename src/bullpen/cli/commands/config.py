@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bullpen.cli import completion
 from bullpen.cli.call import Call
 from bullpen.cli.views.config import InForce, config_document, draw_config
 from bullpen.config import find_settings_file, load_settings, write_example
@@ -18,7 +19,12 @@ from bullpen.errors import Conflict, UsageError
 def config(
     ctx: typer.Context,
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="Only this one, or this section, such as budget.")
+        str | None,
+        typer.Argument(
+            metavar="KEY",
+            help="Only this one, or this section, such as budget.",
+            autocompletion=completion.settings,
+        ),
     ] = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only what is not the default.")] = False,
 ) -> None:
@@ -53,7 +59,7 @@ def _default_model() -> str | None:
 def init(ctx: typer.Context) -> None:
     """Write a commented bullpen.toml."""
     call = Call.of(ctx)
-    path = os.path.join(os.getcwd(), FILE)
+    path, other = os.path.join(os.getcwd(), FILE), find_settings_file()
     try:
         # Exclusively: what somebody has written there is never lost.
         with open(path, "x", encoding="utf-8") as file:
@@ -62,4 +68,6 @@ def init(ctx: typer.Context) -> None:
         raise Conflict(f"{path} is there already; `bullpen config` shows what is in force") from None
     except OSError as error:
         raise Conflict(f"{path} cannot be written: {error.strerror}") from error
+    if other is not None:
+        call.note(f"{other} no longer counts here: of several files only the nearest does")
     call.show({"file": path}, lambda page: page.line(f"wrote {FILE}: everything in it is commented out, so change it"))

@@ -118,7 +118,9 @@ def _draw_totals(page: Page, report: Report, progress: Progress, now: datetime) 
     page.field(
         "spent",
         f"{whole.tokens:,} tokens, {money(whole.cost_usd)} in {whole.calls} calls",
-        Painted(f"  {coordination_share(members_of(report.accounts)):.0%} of them by the lead (coordination)", "dim"),
+        Painted(
+            f"  {coordination_share(members_of(report.accounts)):.0%} of the tokens by the lead (coordination)", "dim"
+        ),
     )
     if report.files:
         more = len(report.files) - SHOWN_FILES
