@@ -206,12 +206,21 @@ def test_failed_tasks_end_it_with_1(bullpen: Bullpen) -> None:
     assert f"{TEAM}: ended, but 1 of 1 tasks are not completed" in shown
 
 
+NEVER_ENDS = """
+[[members.lead]]
+calls = [{ name = "bash", arguments = { command = "sleep 1000", run_in_background = true } }]
+
+[[members.lead]]
+say = "I wait."
+repeat = true
+"""
+
+
 def test_a_goal_that_takes_too_long_ends_it_with_1(bullpen: Bullpen) -> None:
-    with at_work(bullpen, "--max-minutes", "0.01") as working:
-        code, out, err = working.end()
-    assert code == 1
-    assert f"{TEAM}: stopped: the time is over" in out
-    assert err == f"bullpen: `bullpen resume {TEAM}` goes on\n"
+    model = write_script(bullpen, NEVER_ENDS)
+    ran = bullpen("run", "Wait", "--team", TEAM, "--model", model, "--max-minutes", "0.01", code=1)
+    assert f"{TEAM}: stopped: the time is over" in ran.out
+    assert ran.err == f"bullpen: `bullpen resume {TEAM}` goes on\n"
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
@@ -230,6 +239,9 @@ def test_ctrl_c_once_rests_in_good_order_and_resume_goes_on(bullpen: Bullpen, nu
         assert err == f"bullpen: {TEAM} rests, nothing is lost: `bullpen resume {TEAM}` goes on\n"
     members = {member["name"]: member for member in bullpen.read("team", "show")["members"]}
     assert (members["ana"]["status"], members["ana"]["worker"]) == ("wanted", None)
+    # Where the machine was too slow for the step to end in time, it is taken again.
+    (bullpen.directory / "word").unlink()
+    (bullpen.directory / "word").write_text("in time")
     shown = bullpen("resume").out
     assert f"{TEAM}: done" in shown
     assert "in time" in bullpen("task", "show", "1").out
