@@ -256,7 +256,7 @@ def _with_unique_calls(agent: Agent, message: AssistantMessage, seq: int) -> Ass
 async def _give_up(agent: Agent, error: ProviderError) -> Ending:
     """The lead and the human are told, once for each kind of failure while this lead is hosted; a teammate gives its
     task back and ends. What it was asked stays unanswered: when it is hosted again, it goes on with it."""
-    text = f"{agent.member.name} cannot ask its model {agent.provider.model}: {error}"
+    text = f"{agent.member.name} cannot ask its model: {error}"
     lead = agent.member if agent.is_lead else await agent.store.get_member(agent.team.id, LEAD)
     known = f"{agent.team.id}/{lead.incarnation}/{type(error).__name__}/{agent.provider.model}"
     for to in (USER, LEAD):

@@ -60,7 +60,9 @@ async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
         except (asyncio.CancelledError, Left):
             call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
             return INTERRUPTED
-    show_report(call, report, progress)
+    if call.is_json or report.outcome is not Outcome.ERROR or progress.tokens:
+        # Else nothing has happened yet: why is said in one line.
+        show_report(call, report, progress)
     return say_how_to_go_on(call, report, progress)
 
 
@@ -167,7 +169,7 @@ def say_how_to_go_on(call: Call, report: Report, progress: Progress) -> int:
         Outcome.BUDGET: f"`bullpen resume {name} {_larger(report)}` goes on with a larger one",
         Outcome.TIME: f"`bullpen resume {name}` goes on",
         Outcome.STOPPED: f"`bullpen resume {name}` goes on",
-        Outcome.ERROR: f"set it right, then `bullpen resume {name}` goes on",
+        Outcome.ERROR: f"{' '.join(report.lines)} - set it right, then `bullpen resume {name}` goes on",
         Outcome.STALLED: f"`bullpen chat --team {name}` talks with the lead",
         Outcome.FAILED: f"`bullpen chat --team {name}` talks with the lead",
     }
