@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from bullpen.domain.budget import BUDGET_SPENT
 from bullpen.domain.member import Member, MemberKind, MemberStatus, Team
 from bullpen.domain.request import digest_of
 from bullpen.domain.standing import Snapshot, Verdict, judge
@@ -88,3 +89,9 @@ def test_who_rests_with_a_task_or_waits_for_an_answer_takes_no_other() -> None:
     assert verdict(member("ana", counters={"held": 1}), tasks=(held, free)) is Verdict.STALLED
     assert verdict(member("ana", counters={"waits": "plan"}), tasks=(free,)) is Verdict.STALLED
     assert verdict(member("ana", counters={"held": 1}), member("bea"), tasks=(held, free)) is Verdict.MOVES
+
+
+def test_who_waits_for_a_larger_budget_takes_no_task() -> None:
+    broke = {"status": MemberStatus.WAITING, "status_reason": f"{BUDGET_SPENT}: of the team"}
+    assert verdict(member("ana", **broke), tasks=(task(),)) is Verdict.STALLED
+    assert verdict(member("ana"), tasks=(task(),)) is Verdict.MOVES
