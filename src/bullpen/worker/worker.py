@@ -52,9 +52,14 @@ class Worker:
         self._background = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        # First of all: whoever died here before is declared dead, so that its members are wanted.
-        await self._background.enter_async_context(Maintenance(self._store))
         self._host = await self._enter()
+        try:
+            # Whoever died here before is declared dead, so that its members are wanted. Only now that this worker can
+            # host them: so their tasks stay theirs, and they go on where they were.
+            await self._background.enter_async_context(Maintenance(self._store))
+        except BaseException:
+            await self._host.__aexit__()
+            raise
         self._hosting = asyncio.create_task(self._run())
         return self
 
