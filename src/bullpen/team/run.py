@@ -71,7 +71,7 @@ class Hosting:
         async with self.worker(team) as worker:
             try:
                 async with asyncio.timeout(None if max_minutes is None else max_minutes * 60):
-                    outcome, lines = await self._until_over(team, worker)
+                    outcome, lines = await self._until_over(team, worker, is_checked=check is not None)
                     for attempt in range(1, CHECK_ATTEMPTS + 1):
                         if outcome is not Outcome.DONE or check is None:
                             break
@@ -82,14 +82,14 @@ class Hosting:
                             outcome, lines = Outcome.FAILED, (f"`{check}` exits {evidence.exit_code}", evidence.tail)
                             break
                         await _tell_of_check(await _current(team, worker), evidence)
-                        outcome, lines = await self._until_over(team, worker)
+                        outcome, lines = await self._until_over(team, worker, is_checked=check is not None)
             except TimeoutError:
                 outcome, lines = Outcome.TIME, (f"{max_minutes:g} minutes are over",)
         team = await _current(team, worker)
         report = await make_report(team, outcome, lines, team.store.clock.monotonic() - began)
         return replace(report, files=await changed_files(self.workspace, stock), check=evidence)
 
-    async def _until_over(self, team: Team, worker: Worker) -> tuple[Outcome, tuple[str, ...]]:
+    async def _until_over(self, team: Team, worker: Worker, *, is_checked: bool) -> tuple[Outcome, tuple[str, ...]]:
         team = await _current(team, worker)
         watch = StandingWatch(team.store, team.id)
         async with team.store.listen_events(team.id) as bell:
@@ -97,13 +97,13 @@ class Hosting:
                 bell.clear()
                 if worker.team_id != team.id:
                     break
-                over = None if worker.is_busy else await _over(team, watch)
+                over = None if worker.is_busy else await _over(team, watch, is_checked=is_checked)
                 # Somebody is there to be asked: the answer is waited for.
                 if over is not None and not (self.is_interactive and over[0] is Outcome.ASKS):
                     return over
                 await bell.wait(LOOK_AGAIN_SECONDS)
                 await asyncio.sleep(SETTLING_SECONDS)
-        return await self._until_over(team, worker)
+        return await self._until_over(team, worker, is_checked=is_checked)
 
     async def _run_check(self, team: Team, worker: Worker, check: str) -> Evidence:
         """In a sandbox like a member's, which sees the workspace as it is."""
@@ -136,12 +136,17 @@ async def _tell_of_check(team: Team, evidence: Evidence) -> None:
     await team.store.notify(team.id, LEAD, text)
 
 
-async def _over(team: Team, watch: StandingWatch) -> tuple[Outcome, tuple[str, ...]] | None:
+async def _over(team: Team, watch: StandingWatch, *, is_checked: bool) -> tuple[Outcome, tuple[str, ...]] | None:
     standing = await watch.look()
     if standing.verdict is Verdict.MOVES:
         return None
-    snapshot = await team.store.get_snapshot(team.id)
-    return _outcome(snapshot, standing)
+    outcome, lines = _outcome(await team.store.get_snapshot(team.id), standing)
+    if outcome is Outcome.DONE and not is_checked:
+        # A lead that ends with a question has not finished. Where a check decides, it decides.
+        word = await last_word(team, LEAD)
+        if word.endswith("?"):
+            return Outcome.ASKS, (f"{LEAD} asks: {word.splitlines()[-1]}",)
+    return outcome, lines
 
 
 def _outcome(snapshot: Snapshot, standing: Standing) -> tuple[Outcome, tuple[str, ...]]:
