@@ -44,6 +44,7 @@ class Options:
     only: tuple[str, ...]
     stores: tuple[str, ...]
     seconds_per_cell: float
+    wanted_rounds: int | None
     out: Path
 
     def sections_of(self, page: Page) -> list[str]:
@@ -60,7 +61,12 @@ class Options:
 
     @property
     def rounds(self) -> int:
-        return 2 if self.quick else 5
+        return self.wanted_rounds or (2 if self.quick else 5)
+
+    @property
+    def team_rounds(self) -> int:
+        """How often a whole team is set to work for the same number."""
+        return self.wanted_rounds or (1 if self.quick else 3)
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -78,6 +84,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--only", action="append", choices=SECTIONS, help="this section; may be repeated")
     parser.add_argument("--stores", default=",".join(STORES), help="which stores, with commas: %(default)s")
     parser.add_argument("--seconds-per-cell", type=float, help="how long each cell is measured, over all its rounds")
+    parser.add_argument("--rounds", type=int, help="how often each number is measured, in turns")
     parser.add_argument("--out", type=Path, default=Path("docs"), help="where pages and plot go: %(default)s")
     given = parser.parse_args(arguments)
     for name in given.pages:
@@ -94,5 +101,6 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         only=only,
         stores=stores,
         seconds_per_cell=given.seconds_per_cell or (0.4 if given.quick else 1.0),
+        wanted_rounds=given.rounds,
         out=given.out,
     )

@@ -104,7 +104,7 @@ def _in_rounds(
     ground: Ground, options: Options, store: str, protocol: str, jobs: list[Job], teammates: int, latency: float
 ) -> list[Played]:
     found = []
-    for number in range(1 if options.quick else 3):
+    for number in range(options.team_rounds):
         print(f"makespan: {store}, {protocol}, round {number + 1}", flush=True)
         with (
             stage(ground, store=store, format=protocol, latency_seconds=latency, file_characters=2000) as place,

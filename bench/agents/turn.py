@@ -113,7 +113,7 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
 
 def _in_rounds(ground: Ground, options: Options, store: str, protocol: str, history: int) -> list[Cost]:
     found = []
-    for number in range(1 if options.quick else 3):
+    for number in range(options.team_rounds):
         print(f"turn: {store}, {protocol}, round {number + 1}", flush=True)
         with (
             stage(ground, store=store, format=protocol, latency_seconds=0.0, file_characters=FILE_CHARACTERS) as place,
