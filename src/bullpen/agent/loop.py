@@ -176,6 +176,9 @@ async def rest(agent: Agent) -> bool:
         found = await _look(agent)
         if found is not None:
             return found
+        if not agent.is_lead:
+            # Who is idle costs no memory: its transcript is in the store, and read again when it begins.
+            agent.turns = []
         if not await clock.wait(agent.bell) and not await _stays(agent):
             return False
 
@@ -268,6 +271,8 @@ async def _begin_with_prompt(agent: Agent) -> bool:
 async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
     """What it is told first, and that a phase is open: one step. Mail follows by itself."""
     await agent.refresh()
+    if not agent.turns:
+        await agent.load()
     # Whoever interrupted it while it rested has cut off nothing, and not what begins here.
     agent.was_interrupted()
     opening: list[str] = []
