@@ -284,6 +284,7 @@ def test_live_without_a_key_says_what_to_set(bullpen: Bullpen) -> None:
         (("--live", "--chaos"), "leave --live or --chaos out"),
         (("--store", "sqlite:///x.db"), "leave --store and --team out"),
         (("--keep", "."), "is not empty: --keep DIR names a new directory"),
+        (("--keep", "mine.txt"), "mine.txt cannot be a directory of the demo: File exists"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

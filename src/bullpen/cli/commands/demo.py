@@ -33,6 +33,8 @@ from bullpen.team.beginning import begin_team
 from bullpen.team.progress import Progress
 from bullpen.team.run import Hosting
 
+# Bash is allowed where nothing confines it: what is run is known.
+SCRIPTED = Settings.from_mapping({"permissions": {"allow": ["*"]}})
 SPEEDS = {"slow": 0.6, "normal": 1.0, "fast": 10.0}
 SLOWEST, FASTEST = 0.1, 1000.0
 QUERY = "{ book(id: 2) { title author { name } } }"
@@ -79,10 +81,6 @@ def demo(
         raise typer.Exit(call.run(show.run(factor, chaos=chaos)))
 
 
-# Bash is allowed where nothing confines it: what is run is known.
-SCRIPTED = Settings.from_mapping({"permissions": {"allow": ["*"]}})
-
-
 def _speed(text: str) -> float:
     try:
         factor = SPEEDS.get(text.strip().lower()) or float(text)
@@ -100,7 +98,12 @@ def _place(keep: str | None) -> Iterator[Path]:
     """Around the event loop, so that even a second Ctrl-C leaves nothing behind."""
     if keep is not None:
         directory = Path(keep).expanduser().absolute()
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            is_new = not any(directory.iterdir())
+        except OSError as error:
+            raise UsageError(f"{directory} cannot be a directory of the demo: {error.strerror}") from error
+        if not is_new:
             raise UsageError(f"{directory} is not empty: --keep DIR names a new directory")
         yield directory
         return
