@@ -83,10 +83,11 @@ repeat = true
 
 [[members.ana]]
 when = { newest = "heard: " }
+repeat = true
 calls = [{ name = "TaskUpdate", arguments = { taskId = "1", status = "completed", result = "{{result}}" } }]
 
 [[members.ana]]
-when = { newest = "<task id=" }
+when = { newest_matches = "<task id=|You were restarted" }
 repeat = true
 calls = [{ name = "bash", arguments = { command = "echo heard: $(cat word)" } }]
 
