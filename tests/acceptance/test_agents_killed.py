@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,18 @@ from tests.support.invariants import Past, check_invariants
 from tests.support.performance import perform, unconfined
 from tests.support.processes import Child, Crew, Report
 
+# On a machine that does much else at the same time: only a hang takes that long.
+pytestmark = pytest.mark.timeout(600)
+
 KILLS = 100
-KILLS_OF_A_TEAM = 40
+KILLS_OF_A_TEAM = 50
+MAX_WAIT = 2.0
+MAX_SILENCE = 200.0
 
 
 @dataclass(slots=True)
 class Theatre:
-    """Team after team plays and is killed, until enough kills have hit somebody."""
+    """Team after team plays and is killed, until enough kills have hit somebody, and some the middle of a command."""
 
     folder: Path
     crew: Crew
@@ -35,7 +41,7 @@ class Theatre:
     pasts: list[Past] = field(default_factory=list)
 
     async def run(self, url: str | None, *, processes: int = 1) -> None:
-        while self.deaths < KILLS:
+        while self.deaths < KILLS or not self.interrupted:
             workspace = self.folder / f"stage{len(self.pasts)}"
             workspace.mkdir()
             place = url or f"sqlite:///{workspace}/state/bullpen.db"
@@ -59,40 +65,54 @@ class Theatre:
 
     async def _play(self, processes: int, **arguments: object) -> None:
         has_room = processes == 1
-        running = [await self._start(arguments, has_room=has_room) for _ in range(processes)]
-        reports: list[Report] = []
+        running = [await self._enter(arguments, has_room=has_room) for _ in range(processes)]
         for _ in range(KILLS_OF_A_TEAM):
-            if reports := await _over_within(running, self._delay()):
-                break
             victim = self.chance.randrange(processes)
-            running[victim].kill()
-            running[victim] = await self._start(arguments, has_room=has_room)
+            if await self._is_over_before_a_kill(running, running[victim]):
+                break
+            await running[victim].kill()
+            running[victim] = await self._enter(arguments, has_room=has_room)
         if not has_room:
             # Who had no seat any more when the others left is owed its mail.
-            running.append(await self._start(arguments, has_room=True))
-        for child in running:
-            reports += await child.join("over")
-        assert [report["outcome"] for report in reports] == ["done"] * len(running), reports
+            running.append(await self._enter(arguments, has_room=True))
+        for performer in running:
+            report = await performer.over
+            assert report["outcome"] == "done", report
+            await performer.child.join()
 
-    async def _start(self, arguments: dict[str, object], *, has_room: bool) -> Child:
+    async def _enter(self, arguments: dict[str, object], *, has_room: bool) -> Performer:
         child = self.crew.start(perform, **arguments, has_room=has_room)
         await child.hear("up")
-        return child
+        return Performer(child)
 
-    def _delay(self) -> float:
-        """Mostly short; sometimes long enough for what the lead gathers before it wakes."""
-        return self.chance.uniform(0.0, 0.3) if self.chance.random() < 0.85 else self.chance.uniform(0.3, 1.5)
+    async def _is_over_before_a_kill(self, running: Sequence[Performer], victim: Performer) -> bool:
+        """Waits for a random moment: mostly soon after somebody is hosted, sometimes before, sometimes long after."""
+        over = [performer.over for performer in running]
+        if self.chance.random() < 0.5:
+            hopes: list[asyncio.Future[Any]] = [victim.hosting, *over]
+            await asyncio.wait(hopes, timeout=MAX_WAIT, return_when=asyncio.FIRST_COMPLETED)
+        longest = 0.2 if self.chance.random() < 0.9 else 1.0
+        await asyncio.wait(over, timeout=self.chance.uniform(0.0, longest), return_when=asyncio.FIRST_COMPLETED)
+        return any(one.done() for one in over)
 
 
-async def _over_within(children: Sequence[Child], seconds: float) -> list[Report]:
-    """What those say who have ended, if anybody has by then."""
-    hearing = [asyncio.ensure_future(child.hear("over")) for child in children]
-    over, waiting = await asyncio.wait(hearing, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    for hope in waiting:
-        hope.cancel()
-    if waiting:
-        await asyncio.wait(waiting)
-    return [one.result() for one in over]
+class Performer:
+    """A process that hosts the team. `hosting`: somebody is hosted; `over`: what it said at the end."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.hosting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.over = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> Report:
+        while (report := await self.child.hear(bound_seconds=MAX_SILENCE))["word"] != "over":
+            self.hosting.set_result(None)
+        return report
+
+    async def kill(self) -> None:
+        self.child.kill()
+        self.over.cancel()
+        await asyncio.wait({self.over})
 
 
 @pytest.fixture
@@ -102,16 +122,13 @@ def theatre(tmp_path: Path, crew: Crew, chance: random.Random) -> Theatre:
 
 async def test_a_team_on_sqlite_survives_a_hundred_kills(theatre: Theatre) -> None:
     await theatre.run(None)
-    assert theatre.interrupted > 0
 
 
 async def test_a_team_on_postgresql_survives_a_hundred_kills(theatre: Theatre, postgres_url: str) -> None:
     await theatre.run(postgres_url)
-    assert theatre.interrupted > 0
 
 
 async def test_a_team_of_two_workers_survives_a_hundred_kills_of_one_or_the_other(
     theatre: Theatre, postgres_url: str
 ) -> None:
     await theatre.run(postgres_url, processes=2)
-    assert theatre.interrupted > 0

@@ -72,6 +72,7 @@ class Play:
     uses_bash: bool = True
     writes_mail: bool = True
     delay_seconds: float = 0.0
+    command_seconds: float = 0.0
 
     def provider(self) -> ScriptedProvider:
         steps = {
@@ -130,7 +131,8 @@ class Play:
             return Step(calls=(call("TaskUpdate", taskId=view.task, status="failed", result="no way"),))
         calls = []
         if self.uses_bash:
-            calls.append(call("bash", command=f"echo {view.task} {view.token} >> effects.txt"))
+            effect = f"echo {view.task} {view.token} >> effects.txt"
+            calls.append(call("bash", command=f"{effect}; sleep {self.command_seconds}"))
         if self.writes_mail:
             other = self.teammates[(list(self.teammates).index(view.me) + 1) % len(self.teammates)]
             calls.append(call("SendMessage", recipient=other, content=f"about {view.task}, {view.token}"))

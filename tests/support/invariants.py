@@ -194,7 +194,7 @@ def check_effects(past: Past, workspace: Path) -> None:
     lines = Counter((workspace / "effects.txt").read_text().splitlines())
     for call in [call for calls in past.calls.values() for call in calls]:
         if call.name == "bash":
-            effect = call.arguments["command"].removeprefix("echo ").removesuffix(" >> effects.txt")
+            effect = call.arguments["command"].removeprefix("echo ").partition(" >> effects.txt")[0]
             done = lines.pop(effect, 0)
             assert done == 1 if call.state is CallState.FINISHED else done <= 1, (call, done)
         elif call.name == "write_file" and call.state is CallState.FINISHED:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from bullpen.config import Settings
+from bullpen.domain.event import EventKind
 from bullpen.team import Team, open_team
 from bullpen.team.run import Hosting
 from bullpen.worker.worker import Worker
@@ -13,7 +17,8 @@ from tests.support.cast import Play, layered
 from tests.support.processes import Line
 
 TEAMMATES = ("ana", "ben", "cy", "dee")
-PLAY = Play(jobs=layered(20, 4), teammates=TEAMMATES)
+# Commands that take a while, so that some are cut off in their middle.
+PLAY = Play(jobs=layered(20, 4), teammates=TEAMMATES, command_seconds=0.05)
 
 
 def unconfined(**sections: Any) -> Settings:
@@ -30,8 +35,27 @@ class FewSlots(Hosting):
         return Worker(super().worker(team).house, slots=self.slots, team_id=team.id, lease_seconds=self.lease_seconds)
 
 
+@asynccontextmanager
+async def announced(line: Line, team: Team) -> AsyncIterator[None]:
+    """The first member that is hosted from here on, by whichever process."""
+
+    async def announce(position: str) -> None:
+        async for event in team.follow_events(after=position):
+            if event.kind == EventKind.MEMBER_HOSTED:
+                await line.say("hosting")
+                return
+
+    following = asyncio.create_task(announce(await team.store.last_position(team.id)))
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+
+
 async def perform(line: Line, url: str, name: str, workspace: str, has_room: bool = True) -> None:
-    """Host the team until it is done; says `up` when it begins and `over` with how it ended."""
+    """Host the team until it is done; says `up` when it begins, `hosting` when somebody is hosted here, and `over` with
+    how it ended."""
     provider = PLAY.provider()
     async with open_team(
         name,
@@ -47,5 +71,6 @@ async def perform(line: Line, url: str, name: str, workspace: str, has_room: boo
                 model="scripted:play", open_model=team.hosting.open_model, workspace=Path(workspace)
             )
         await line.say("up")
-        report = await team.run()
+        async with announced(line, team):
+            report = await team.run()
         await line.say("over", outcome=report.outcome, text=report.text, lines=report.lines)
