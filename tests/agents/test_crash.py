@@ -1,4 +1,5 @@
-"""SPEC 4: a loop that crashes inside a living worker is released like a lapse; after several crashes it is given up."""
+"""SPEC 4: who dies keeps its task while somebody can host it. A loop that crashes inside a living worker is released
+like a lapse; after several crashes it is given up."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from bullpen.domain.message import MessageType
 from bullpen.domain.task import TaskStatus
 from bullpen.provider import ModelRequest
 from bullpen.providers.scripted import Step
+from bullpen.stores import open_store
 from bullpen.team import Outcome
 from bullpen.worker.worker import MAX_CRASHES
 from tests.agents.stage import Recorder, facts, mail_of, member, newest_of, play, text_of
+from tests.support.processes import Crew, Line
 from tests.support.troupe import call, done, hosted, settings, troupe, until
 
 LONG_IDLE = {"idle": {"timeout_seconds": 3600}}
@@ -130,3 +133,31 @@ async def test_a_lead_that_crashes_again_and_again_ends_the_run_with_an_error(tm
         assert (await member(team, "lead")).status is MemberStatus.SHUTDOWN
         again = await play(team, "")
     assert (again.outcome, again.text) == (Outcome.DONE, "Repaired.")
+
+
+async def claim_and_hold(line: Line, url: str, team_id: int) -> None:
+    async with open_store(url) as store:
+        worker = await store.register_worker(slots=1)
+        hosted = await store.host_member(worker.id, team_id=team_id)
+        assert hosted is not None
+        await store.claim_next_task(hosted.ref)
+        await line.say("claimed")
+        await line.hear("never")
+
+
+async def test_whose_process_was_killed_keeps_its_task_when_the_team_is_resumed(tmp_path: Path, crew: Crew) -> None:
+    model = Recorder({"ana": [done(), "Finished."]})
+    async with troupe(model, tmp_path, store=f"sqlite:///{tmp_path}/state/bullpen.db") as team:
+        await team.create_task("The one")
+        await team.spawn("ana", prompt="Take it.")
+        child = crew.start(claim_and_hold, url=team.store.url, team_id=team.id)
+        await child.hear("claimed")
+        child.kill()
+        async with hosted(team):
+            await until(team, EventKind.TASK_COMPLETED, task=1)
+        assert [event.data["owner"] for event in await facts(team, EventKind.TASK_RESERVED)] == ["ana"]
+        assert len(await facts(team, EventKind.TASK_CLAIMED)) == 1
+        assert await facts(team, EventKind.TASK_RELEASED) == []
+    first = newest_of(model.of("ana")[0])
+    assert "Take it." in first
+    assert '<task id="1">' in first
