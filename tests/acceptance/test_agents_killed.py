@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bullpen.domain.event import EventKind
-from bullpen.stores import open_store
+from bullpen.store import Store
 from bullpen.team import open_team
 from tests.support.invariants import Past, check_invariants
 from tests.support.performance import perform, unconfined
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 
 KILLS = 100
 KILLS_OF_A_TEAM = 50
-MAX_WAIT = 2.0
+MAX_WAIT = 5.0
 MAX_SILENCE = 200.0
 
 
@@ -48,11 +48,9 @@ class Theatre:
             name = f"players{len(self.pasts)}"
             async with open_team(name, store=place, settings=unconfined()) as team:
                 await team.send("lead", "Perform the play.")
-            await self._play(processes, url=place, name=name, workspace=str(workspace))
-            async with open_store(place) as store:
-                record = await store.find_team(name)
-                assert record is not None
-                self.pasts.append(await check_invariants(store, record.id, workspace))
+                facts = {"url": place, "name": name, "workspace": str(workspace)}
+                await self._play(team.store, team.id, processes, **facts)
+                self.pasts.append(await check_invariants(team.store, team.id, workspace))
 
     @property
     def deaths(self) -> int:
@@ -63,13 +61,13 @@ class Theatre:
     def interrupted(self) -> int:
         return sum(len(past.interrupted) for past in self.pasts)
 
-    async def _play(self, processes: int, **arguments: object) -> None:
+    async def _play(self, store: Store, team_id: int, processes: int, **arguments: object) -> None:
         has_room = processes == 1
         running = [await self._enter(arguments, has_room=has_room) for _ in range(processes)]
         for _ in range(KILLS_OF_A_TEAM):
-            victim = self.chance.randrange(processes)
-            if await self._is_over_before_a_kill(running, running[victim]):
+            if await self._is_over_before_the_next_kill(store, team_id, [performer.over for performer in running]):
                 break
+            victim = self.chance.randrange(processes)
             await running[victim].kill()
             running[victim] = await self._enter(arguments, has_room=has_room)
         if not has_room:
@@ -85,29 +83,35 @@ class Theatre:
         await child.hear("up")
         return Performer(child)
 
-    async def _is_over_before_a_kill(self, running: Sequence[Performer], victim: Performer) -> bool:
-        """Waits for a random moment: mostly soon after somebody is hosted, sometimes before, sometimes long after."""
-        over = [performer.over for performer in running]
-        if self.chance.random() < 0.5:
-            hopes: list[asyncio.Future[Any]] = [victim.hosting, *over]
-            await asyncio.wait(hopes, timeout=MAX_WAIT, return_when=asyncio.FIRST_COMPLETED)
-        longest = 0.2 if self.chance.random() < 0.9 else 1.0
-        await asyncio.wait(over, timeout=self.chance.uniform(0.0, longest), return_when=asyncio.FIRST_COMPLETED)
+    async def _is_over_before_the_next_kill(
+        self, store: Store, team_id: int, over: Sequence[asyncio.Future[Report]]
+    ) -> bool:
+        """Waits for a random moment: after so many steps of the team, or after the start of some command."""
+        moment = asyncio.create_task(self._moment(store, team_id, await store.last_position(team_id)))
+        hopes: list[asyncio.Future[Any]] = [moment, *over]
+        await asyncio.wait(hopes, timeout=MAX_WAIT, return_when=asyncio.FIRST_COMPLETED)
+        moment.cancel()
+        await asyncio.wait({moment})
         return any(one.done() for one in over)
+
+    async def _moment(self, store: Store, team_id: int, position: str) -> None:
+        steps = self.chance.randrange(1, 60)
+        is_in_command = self.chance.random() < 0.15
+        async for event in store.follow_events(team_id, after=position):
+            steps -= 1
+            is_bash = event.kind == EventKind.TOOL_CALL_STARTED and event.data["tool"] == "bash"
+            if is_bash if is_in_command else steps <= 0:
+                # Between two steps, too; a command that began has perhaps done something by then.
+                await asyncio.sleep(self.chance.uniform(0.0, 0.15 if is_in_command else 0.03))
+                return
 
 
 class Performer:
-    """A process that hosts the team. `hosting`: somebody is hosted; `over`: what it said at the end."""
+    """A process that hosts the team. `over`: what it said at the end."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
-        self.hosting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.over = asyncio.create_task(self._listen())
-
-    async def _listen(self) -> Report:
-        while (report := await self.child.hear(bound_seconds=MAX_SILENCE))["word"] != "over":
-            self.hosting.set_result(None)
-        return report
+        self.over: asyncio.Task[Report] = asyncio.create_task(child.hear("over", bound_seconds=MAX_SILENCE))
 
     async def kill(self) -> None:
         self.child.kill()

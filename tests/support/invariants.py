@@ -191,7 +191,9 @@ def check_calls(past: Past) -> None:
 
 
 def check_effects(past: Past, workspace: Path) -> None:
-    lines = Counter((workspace / "effects.txt").read_text().splitlines())
+    file = workspace / "effects.txt"
+    # It is not there if each command was cut off before it did anything.
+    lines = Counter(file.read_text().splitlines() if file.exists() else ())
     for call in [call for calls in past.calls.values() for call in calls]:
         if call.name == "bash":
             effect = call.arguments["command"].removeprefix("echo ").partition(" >> effects.txt")[0]

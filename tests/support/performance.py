@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from bullpen.config import Settings
-from bullpen.domain.event import EventKind
 from bullpen.team import Team, open_team
 from bullpen.team.run import Hosting
 from bullpen.worker.worker import Worker
@@ -35,27 +31,8 @@ class FewSlots(Hosting):
         return Worker(super().worker(team).house, slots=self.slots, team_id=team.id, lease_seconds=self.lease_seconds)
 
 
-@asynccontextmanager
-async def announced(line: Line, team: Team) -> AsyncIterator[None]:
-    """The first member that is hosted from here on, by whichever process."""
-
-    async def announce(position: str) -> None:
-        async for event in team.follow_events(after=position):
-            if event.kind == EventKind.MEMBER_HOSTED:
-                await line.say("hosting")
-                return
-
-    following = asyncio.create_task(announce(await team.store.last_position(team.id)))
-    try:
-        yield
-    finally:
-        following.cancel()
-        await asyncio.wait({following})
-
-
 async def perform(line: Line, url: str, name: str, workspace: str, has_room: bool = True) -> None:
-    """Host the team until it is done; says `up` when it begins, `hosting` when somebody is hosted here, and `over` with
-    how it ended."""
+    """Host the team until it is done; says `up` when it begins and `over` with how it ended."""
     provider = PLAY.provider()
     async with open_team(
         name,
@@ -71,6 +48,5 @@ async def perform(line: Line, url: str, name: str, workspace: str, has_room: boo
                 model="scripted:play", open_model=team.hosting.open_model, workspace=Path(workspace)
             )
         await line.say("up")
-        async with announced(line, team):
-            report = await team.run()
+        report = await team.run()
         await line.say("over", outcome=report.outcome, text=report.text, lines=report.lines)
