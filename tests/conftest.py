@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -27,6 +28,9 @@ __all__ = [
     "token",
     "walled",
 ]
+
+# Who runs this in the background may ignore Ctrl-C; the commands that are tested inherit that, and must not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the machines that run this are shared. In CI the same examples every time: red means changed.
 settings.register_profile("default", deadline=None, derandomize=os.environ.get("CI") == "true")

@@ -103,6 +103,7 @@ VERBS: dict[str, Verb] = {
         s.ana, purpose="turn", provider_key="k", model="m", tokens=10, cost_usd=0.5, operation_id=op
     ),
     "interrupt_member": lambda s, op: s.store.interrupt_member(s.lead, "ana", "look here", operation_id=op),
+    "want_compaction": lambda s, op: s.store.want_compaction(s.lead, "ana", "the schema", operation_id=op),
     "succeed_team": _succeed,
 }
 
