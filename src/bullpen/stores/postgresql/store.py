@@ -49,7 +49,7 @@ POOL_SIZE = 16
 PATIENCE_SECONDS = 10.0
 
 # A verb that meets others again and again is run again this often, one whose connection is lost that often.
-_MAX_CLASHES = 8
+_MAX_CLASHES = 30
 _MAX_LOSSES = 3
 _MAX_LOOKS = 20
 
@@ -145,7 +145,7 @@ class PostgresStore(VerbStore):
                 if clashes > _MAX_CLASHES:
                     raise
                 # Two who clashed must not meet again in the same step.
-                await asyncio.sleep(random.uniform(0, 0.002) * 2**clashes)
+                await asyncio.sleep(random.uniform(0, 0.002) * 2 ** min(clashes, 8))
             except Lost:
                 losses += 1
                 if losses > _MAX_LOSSES:
