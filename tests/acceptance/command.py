@@ -101,6 +101,15 @@ class Bullpen:
         """What a person sees; `types` is typed once `when` is on the screen."""
         keyboard, screen = pty.openpty()
         fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = self.start_on(screen, *words, **environment)
+        try:
+            seen = self._watch(keyboard, types, when)
+        finally:
+            os.close(keyboard)
+        return process.wait(BOUND_SECONDS), seen.replace("\r\n", "\n")
+
+    def start_on(self, screen: int, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """The command with this end of a pseudo-terminal as its own."""
         process = subprocess.Popen(
             [*COMMAND, *words],
             cwd=self.directory,
@@ -113,11 +122,7 @@ class Bullpen:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
         )
         os.close(screen)
-        try:
-            seen = self._watch(keyboard, types, when)
-        finally:
-            os.close(keyboard)
-        return process.wait(BOUND_SECONDS), seen.replace("\r\n", "\n")
+        return process
 
     def _watch(self, keyboard: int, types: str, when: str) -> str:
         seen = b""

@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pexpect
 import pyte
 from pexpect.fdpexpect import fdspawn
 
-from tests.acceptance.command import BOUND_SECONDS, COMMAND, Bullpen
+from tests.acceptance.command import BOUND_SECONDS, Bullpen
 
 ENTER, ESCAPE, TAB, CTRL_C, CTRL_D, UP = "\r", "\x1b", "\t", "\x03", "\x04", "\x1b[A"
 
@@ -29,18 +28,7 @@ class Tty:
         self._keyboard, screen = pty.openpty()
         self._set_size(columns, rows)
         # Not `pexpect.spawn`, which forks: the workers of xdist have threads.
-        self._process = subprocess.Popen(
-            [*COMMAND, *words],
-            cwd=bullpen.directory,
-            env={**bullpen.environment, **environment},
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-            start_new_session=True,
-            # Its controlling terminal: else Ctrl-C is only a character.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
-        )
-        os.close(screen)
+        self._process = bullpen.start_on(screen, *words, **environment)
         self._line = fdspawn(self._keyboard, timeout=BOUND_SECONDS)
         self._screen = pyte.HistoryScreen(columns, rows, history=1000)
         self._stream = pyte.ByteStream(self._screen)
