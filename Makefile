@@ -14,17 +14,21 @@ COMMAND := $(VENV)/.command
 # Created by others at different times: check what is there.
 SOURCES := $(wildcard src tests bench docs/build.py)
 
-# Programs, not packages: the sandbox wants bubblewrap, searching is faster with ripgrep. Neither is a reason to fail.
-TOOLS = command -v bwrap >/dev/null && command -v rg >/dev/null && exit 0; \
+# Programs, not packages: the sandbox wants bubblewrap, searching is faster with ripgrep, tests that cut a network make one
+# with iproute2. None is a reason to fail.
+TOOLS = command -v bwrap >/dev/null && command -v rg >/dev/null && command -v ip >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "installing bubblewrap and ripgrep …"; \
-		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y bubblewrap ripgrep; } \
+		echo "installing bubblewrap, ripgrep and iproute2 …"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y bubblewrap ripgrep iproute2; } \
 			>/dev/null 2>&1 && exit 0; \
 	fi; \
-	echo "hint: install the packages bubblewrap and ripgrep; without them commands run unconfined, and searching is slower"
+	echo "hint: install the packages bubblewrap, ripgrep and iproute2; without them commands run unconfined, searching" \
+		"is slower, and tests cut connections instead of a network"
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+# Where it is set, every process that a test starts compiles all of the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo setup check test bench docs clean

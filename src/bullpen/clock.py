@@ -12,6 +12,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+# Where there is no such clock (macOS), the one that is there counts it too.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     def now(self) -> datetime:
@@ -19,7 +22,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment, never going backwards."""
+        """Seconds since some moment, never going backwards. The sleep of a machine counts: others were awake."""
         ...
 
 
@@ -28,7 +31,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_SINCE_BOOT)
 
 
 class FakeClock:

@@ -24,6 +24,7 @@
         BadRequest             the provider refuses the request as it is
         BadReply               the reply makes no sense
       SandboxUnavailable     commands cannot be confined here
+      RunnerUnavailable      workers cannot be started where they were to be
       ToolError              its text is for the model
 
 The docstring of an exception is its message when it is raised without one, so
@@ -164,6 +165,12 @@ class BadReply(ProviderError):
 
 class SandboxUnavailable(BullpenError):
     """Commands cannot be confined on this machine."""
+
+    exit_code = 3
+
+
+class RunnerUnavailable(BullpenError):
+    """Workers cannot be started there."""
 
     exit_code = 3
 

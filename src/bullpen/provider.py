@@ -17,8 +17,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec
 
@@ -31,7 +31,11 @@ class ModelLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """`member` and `purpose` (`turn`, `compaction`, `subagent`) are for scripts and recordings, never sent."""
+    """`member` and `purpose` (`turn`, `compaction`, `subagent`) are for scripts and recordings, never sent.
+
+    `memo` is where a provider may keep what it made of the conversation, for the next request of the same one. It is
+    the caller's, who may drop it at any time; without it the same is sent.
+    """
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -39,6 +43,7 @@ class ModelRequest:
     max_output_tokens: int
     member: str = ""
     purpose: str = "turn"
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 class Provider(Protocol):

@@ -45,6 +45,9 @@ class SandboxSpec:
     readable: tuple[Path, ...] = ()
     """Seen although it lies in something hidden."""
     writable: tuple[Path, ...] = ()
+    worktree: Path | None = None
+    """The top of the member's own git worktree, whose HEAD is detached: all of it is writable, and of the repository
+    behind it only what commits need. Branches, tags and the stash stay as they are."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Passed on beside PATH, locale and the places of toolchains. A provider's key is refused."""
     network: bool = False

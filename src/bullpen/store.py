@@ -34,11 +34,12 @@ from typing import Any, Protocol, Self
 from bullpen.clock import Clock
 from bullpen.domain.background import Background, BackgroundKind, BackgroundState
 from bullpen.domain.budget import Account, ProviderGate, Reservation, Reserved, Settlement
-from bullpen.domain.event import Event
+from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Attendance, Autonomy, Liveness, Member, MemberRef, MemberStatus, Spawned, Team, Worker
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
 from bullpen.domain.standing import Snapshot
+from bullpen.domain.submission import Submission, Work
 from bullpen.domain.task import CheckRun, Evidence, Task, TaskChanges, TaskStatus
 from bullpen.domain.transcript import NewCall, TakenMail, ToolCall, Turn
 
@@ -132,15 +133,26 @@ class Store(Protocol):
         """What can be known at once: DEAD only with proof (its lock is free), else ALIVE or UNKNOWN. Never writes."""
         ...
 
+    async def probe_workers(self, workers: Sequence[Worker]) -> list[Liveness]:
+        """The same of each, at the price of one."""
+        ...
+
+    def proves_life(self, worker_id: int) -> bool:
+        """Can others see that this worker of this store object lives, as far as is known here without asking? While
+        they cannot, they may take it for dead at any moment, and it should begin nothing."""
+        ...
+
     async def lapse_worker(self, worker_id: int, *, renewals_seen: int | None) -> list[Member]:
         """Declare a worker dead, in one transaction, and return its members as they now are.
 
         Re-checks: if it stopped, or renewed since `renewals_seen` was read, nothing
         happens and the list is empty (None: death is proved, do not compare).
         Each member gets incarnation + 1. A teammate or lead becomes wanted and keeps
-        its task reserved for `takeover_seconds` if a live worker has a free slot,
-        else its task returns to the board with a hand-over note. An external member
-        shuts down and its task returns. Checks being run are void. The lead is told.
+        its task reserved for `takeover_seconds` if a live worker that may host it has a
+        free slot, else its task returns to the board with a hand-over note. An external member
+        shuts down and its task returns. A task whose work waits to be integrated does
+        neither: it stays its owner's. Checks being run are void, submissions that the
+        worker had taken are queued again. The lead is told.
         """
         ...
 
@@ -159,12 +171,13 @@ class Store(Protocol):
         prompt: str = "",
         model: str | None = None,
         autonomy: Autonomy = Autonomy.AUTO,
+        labels: Sequence[str] = (),
         plan_required: bool = False,
         workspace: str | None = None,
         task_id: int | None = None,
         operation_id: str | None = None,
     ) -> Spawned:
-        """Lead only. A row that says `wanted`; the first worker with a free slot hosts it.
+        """Lead only. A row that says `wanted`; the first worker with a free slot and all its labels hosts it.
 
         A shut-down name comes back with its memory (`revived`); to an idle one the
         prompt is delivered, for a working one it is queued as mail. Never two loops
@@ -183,12 +196,16 @@ class Store(Protocol):
         ...
 
     async def host_member(self, worker_id: int, *, team_id: int | None = None) -> Member | None:
-        """Claim the longest-wanted member (of that team) for this worker: incarnation + 1, `working`.
+        """Claim the longest-wanted member (of that team) whose labels this worker has: incarnation + 1, `working`.
 
         One winner however many workers try; None if there is none or no slot is free.
         A lead takes no slot: its teammates may hold them all, waiting for it.
         LeaseLost if this worker was lapsed.
         """
+        ...
+
+    async def host_members(self, worker_id: int, *, team_id: int | None = None, limit: int = 1) -> list[Member]:
+        """As many at once, in one transaction: a crowd is hosted at the price of a few."""
         ...
 
     async def want_member(self, by: MemberRef, name: str, *, operation_id: str | None = None) -> Member:
@@ -212,6 +229,10 @@ class Store(Protocol):
 
     async def release_member(self, by: MemberRef, *, note: str) -> Member:
         """Its loop crashed inside a living worker: like a lapse, for this one."""
+        ...
+
+    async def rest_member(self, by: MemberRef) -> Member:
+        """Its worker is about to leave: like `stop_worker`, for this one. Another worker goes on with it."""
         ...
 
     async def leave_if_nothing(self, by: MemberRef, *, reason: str = "timeout") -> str | None:
@@ -259,6 +280,7 @@ class Store(Protocol):
         role: str | None = None,
         check: str | None = None,
         owner: str | None = None,
+        files: Sequence[str] = (),
         operation_id: str | None = None,
     ) -> Task:
         """Numbers from 1 in each team, never reused.
@@ -300,6 +322,9 @@ class Store(Protocol):
     async def claim_next_task(self, by: MemberRef, *, operation_id: str | None = None) -> Task | None:
         """Take the next claimable task: assigned to the claimer first, then by number. One winner, whoever tries.
 
+        A task whose files overlap with those of another's task in progress is passed over while there is one whose do
+        not; `TaskPassedOver` says so. If only such are there, the next of them is taken all the same.
+
         None if there is nothing for it. AlreadyClaimed if it has a task in progress,
         ShuttingDown while it is asked to shut down.
         """
@@ -310,14 +335,23 @@ class Store(Protocol):
         ...
 
     async def start_check(self, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> CheckRun | None:
-        """Owner or lead. Mark it `verifying` and return what to run, outside any transaction; None without a check."""
+        """Owner or lead. Mark it `verifying` and return what to run, outside any transaction; None without a check, or
+        while work on it waits to be integrated."""
         ...
 
     async def finish_check(
-        self, by: MemberRef, run: CheckRun, evidence: Evidence, *, result: str = "", operation_id: str | None = None
+        self,
+        by: MemberRef,
+        run: CheckRun,
+        evidence: Evidence,
+        *,
+        result: str = "",
+        work: Work | None = None,
+        operation_id: str | None = None,
     ) -> Task:
         """Store the evidence; complete the task if it passed, else it stays its owner's.
 
+        With `work` it is not completed but queued, as by `complete_task`; `evidence.commit` says what was checked.
         Conflict if the verdict is not for the current attempt and check text.
         """
         ...
@@ -329,10 +363,14 @@ class Store(Protocol):
         *,
         result: str = "",
         unverified: bool = False,
+        work: Work | None = None,
         operation_id: str | None = None,
     ) -> Task:
         """Owner or lead. Its dependents become claimable at once. Completing what one has completed returns it.
 
+        With `work` it is not completed yet: the work is queued (`task.submission`), and the task stays in progress and
+        its owner's until that is integrated. Completing it again meanwhile returns it unchanged; only the human,
+        without work, completes it at once, which withdraws what is queued.
         CheckRequired for a task with a check; only the human may pass it over (`unverified`), which the event says.
         """
         ...
@@ -340,7 +378,11 @@ class Store(Protocol):
     async def fail_task(
         self, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
     ) -> Task:
-        """Owner or lead. Dependents stay blocked, the lead is told."""
+        """Owner or lead. Dependents stay blocked, the lead is told.
+
+        This, `release_task`, `delete_task` and another owner withdraw work on it that is queued; Conflict while that is
+        just being integrated: try again in a moment.
+        """
         ...
 
     async def release_task(
@@ -355,6 +397,63 @@ class Store(Protocol):
 
     async def delete_task(self, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
         """Creator or lead. A tombstone stays; dependents wait for it no longer; an owner at work is told."""
+        ...
+
+    # -- the queue -------------------------------------------------------------
+
+    async def submit_work(
+        self, by: MemberRef, work: Work, *, result: str = "", operation_id: str | None = None
+    ) -> Submission:
+        """Queue what belongs to no task: the lead's own work, or a prompt that was the work.
+
+        Numbered from 1 in each team, first come first served. UsageError unless `work` names whole commits.
+        """
+        ...
+
+    async def take_submission(self, worker_id: int, *, team_id: int | None = None) -> Submission | None:
+        """Take the oldest queued submission (of that team) to integrate it, of a team that has none taken.
+
+        One winner however many workers try, and of each team one at a time. None if there is none, or this worker
+        hosts nobody. LeaseLost if it was lapsed. When a worker ends, what it had taken is queued again.
+        """
+        ...
+
+    async def accept_submission(
+        self,
+        worker_id: int,
+        team_id: int,
+        submission_id: int,
+        commit: str,
+        *,
+        evidence: Evidence | None = None,
+        operation_id: str | None = None,
+    ) -> Submission:
+        """It is in the trunk, as `commit`: its task is completed, as by `complete_task`, and its owner rung.
+
+        Accepting what is integrated returns it. LeaseLost unless this worker has it taken; Conflict if it was refused
+        or withdrawn. Also in a deleted team: what is in the trunk is there.
+        """
+        ...
+
+    async def refuse_submission(
+        self,
+        worker_id: int,
+        team_id: int,
+        submission_id: int,
+        why: str,
+        *,
+        evidence: Evidence | None = None,
+        operation_id: str | None = None,
+    ) -> Submission:
+        """It does not go in: `why` is sent to who made it, and wakes it. Its task stays its owner's; if that one is at
+        rest for good, it returns to the board with `why` as the hand-over note. LeaseLost and Conflict as by
+        `accept_submission`; refusing what is refused returns it."""
+        ...
+
+    async def get_submission(self, team_id: int, submission_id: int) -> Submission: ...
+
+    async def list_submissions(self, team_id: int, *, open_only: bool = False) -> list[Submission]:
+        """In the order of the queue."""
         ...
 
     # -- mail ------------------------------------------------------------------
@@ -471,8 +570,9 @@ class Store(Protocol):
         settlement: Settlement | None = None,
         operation_id: str | None = None,
     ) -> Turn:
-        """Append to its memory; the calls of a reply are queued with it, counters are merged as in
-        `set_member_counters`, and the reservation of the request is settled. Conflict for a call id it already used."""
+        """Append to its memory; the calls of a reply are queued with it, or started where they say so, counters are
+        merged as in `set_member_counters`, and the reservation of the request is settled. Conflict for a call id it
+        already used."""
         ...
 
     async def start_call(self, by: MemberRef, call_id: str) -> ToolCall:
@@ -620,6 +720,12 @@ class Store(Protocol):
 
     # -- events and bells ------------------------------------------------------
 
+    async def record_event(
+        self, by: MemberRef, kind: EventKind, data: Mapping[str, Any], *, operation_id: str | None = None
+    ) -> None:
+        """A fact of a member's that no other verb tells (`domain.event.OBSERVED`). UsageError for any other kind."""
+        ...
+
     async def list_events(self, team_id: int, *, after: str = BEGINNING, limit: int = 1000) -> list[Event]:
         """In order, without gaps: what is returned once is complete up to its last position. UsageError for a
         position that this store never gave out, or whose events were pruned."""
@@ -643,6 +749,11 @@ class Store(Protocol):
 
     def listen_wanted(self) -> AbstractAsyncContextManager[Bell]:
         """Rings when a member becomes wanted."""
+        ...
+
+    def listen_submissions(self) -> AbstractAsyncContextManager[Bell]:
+        """Rings in every process with a worker when there may be a submission to take: one was queued, or its team has
+        none taken any more."""
         ...
 
     def listen_events(self, team_id: int) -> AbstractAsyncContextManager[Bell]:

@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from bullpen.clock import Clock
+from bullpen.domain.hook import Hook
 from bullpen.domain.member import Member, MemberRef, Team
 from bullpen.domain.prompt import ToolSpec
+from bullpen.domain.task import Task
 from bullpen.sandbox import Sandbox
 from bullpen.store import Store
+from bullpen.workspace import Worktree
 
 T = TypeVar("T")
 
@@ -101,6 +104,8 @@ class ToolContext(Protocol):
     operation_id: str
     workspace: Path
     sandbox: Sandbox
+    worktree: Worktree | None
+    """Its own; None where all share one directory."""
     settings: Mapping[str, Any]
 
     @property
@@ -115,6 +120,11 @@ class ToolContext(Protocol):
         """What a tool family keeps for this member between calls (files read, background commands, skills, …): made
         by `kind(context)` at its first use, the same from then on. If it has an `aclose`, that ends it with the
         member's hosting."""
+        ...
+
+    async def pass_hooks(self, hook: Hook, task: Task) -> None:
+        """Before this step is made, the human's own commands are asked. ToolError, with what they say, if one refuses:
+        then nothing may be done."""
         ...
 
     async def run_subagent(self, prompt: str, *, kind: str, model: str | None = None) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen.team import Team, open_team
+from tests.support.machines import Machine
 
 T = TypeVar("T")
 
@@ -40,6 +41,9 @@ class Ran:
 
 
 class Bullpen:
+    entering: tuple[str, ...] = ()
+    """What is put before the command."""
+
     def __init__(self, directory: Path, pycache: Path) -> None:
         self.directory = directory
         inherited = {
@@ -85,7 +89,7 @@ class Bullpen:
 
     def start(self, *words: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*COMMAND, *words],
+            [*self.entering, *COMMAND, *words],
             cwd=cwd or self.directory,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
@@ -150,6 +154,27 @@ class Bullpen:
                 return await work(opened)
 
         return asyncio.run(run())
+
+
+class Elsewhere(Bullpen):
+    """The command on a store that is not beside it."""
+
+    def __init__(self, directory: Path, pycache: Path, url: str) -> None:
+        super().__init__(directory, pycache)
+        self.environment["BULLPEN_STORE"] = url
+
+    @property
+    def store(self) -> str:
+        return self.environment["BULLPEN_STORE"]
+
+
+class There(Elsewhere):
+    """The command on another machine, in a directory that all of them see."""
+
+    def __init__(self, directory: Path, pycache: Path, machine: Machine) -> None:
+        super().__init__(directory, pycache, machine.url)
+        self.environment |= machine.environment
+        self.entering = machine.entering
 
 
 def read_line(process: subprocess.Popen[bytes]) -> str:

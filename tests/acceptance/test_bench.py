@@ -46,3 +46,19 @@ def test_the_quick_benchmark_of_whole_teams_writes_its_page(tmp_path: Path) -> N
     # Not a matter of the machine: nobody asks a model for nothing.
     assert "| idle tokens | ≤ 0 | 0.00 | ok |" in page
     assert "| tokens of the lead for notices | ≤ 0 | 0.00 | ok |" in page
+
+
+@pytest.mark.timeout(600)
+def test_the_quick_soak_drains_a_board_with_a_crowd_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    """Sixty members on two workers and PostgreSQL; the invariants are checked from the log, else it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "--only", "soak", "--out", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "benchmarks-machines.md").read_text()
+    assert "tasks completed: 400; done twice: 0; claims: 400" in page
+    assert "| tasks claimed or completed twice | ≤ 0 | 0.00 | ok |" in page

@@ -128,7 +128,7 @@ def test_a_text_of_several_lines_is_told_whole_and_nothing_in_it_steers_the_term
     with Tty(bullpen, "chat") as tty:
         tty.until("○ lead")
         tty.enter("Tell me")
-        seen = tty.until("last line")
+        seen = tty.until("\n    last line")
         assert "\n    First line.\n      indented \\x1b]0;title\\x07\n    last line" in seen
         assert b"\x1b]0;" not in tty.raw
 

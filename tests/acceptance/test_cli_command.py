@@ -40,6 +40,9 @@ READERS = [
     ["unpause"],
     ["stop"],
     ["resume"],
+    ["diff"],
+    ["apply"],
+    ["apply", "--undo"],
 ]
 
 
@@ -67,12 +70,18 @@ Work:
   run        Give a new team a goal, and watch it work.
   chat       Talk with the lead while the team works.
   resume     Go on with a team that rests or crashed.
+  worker     Host members of a shared store on this machine.
 
 Look:
   watch      Look on while a team works.
   log        What a member said, did and was told.
   cost       What was spent, by whom, against the budget.
   events     The team's log: what happened, in order.
+
+Bring it home:
+  diff       What a team made.
+  apply      Take what a team made, or give it back.
+  clean      Remove what finished teams left in git.
 
 Take part:
   task       The board: add, list, show, update, claim, done.
@@ -92,6 +101,7 @@ Steer:
 Set up:
   init       Write a commented bullpen.toml.
   config     Which settings are in force, and from where.
+  migrate    Bring the tables of the store up to date.
 
 Options:
   --store URL           Where the state is: sqlite:///PATH, files:DIR,

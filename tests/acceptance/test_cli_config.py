@@ -19,6 +19,8 @@ budget.max_cost_usd         3       BULLPEN_MAX_COST
 budget.max_tokens           "none"  default
 budget.max_minutes          30      file
 budget.max_calls            "none"  default
+budget.input_price_usd      "none"  default
+budget.output_price_usd     "none"  default
 budget.member.max_cost_usd  "none"  default
 budget.member.max_tokens    "none"  default
 budget.member.max_calls     "none"  default

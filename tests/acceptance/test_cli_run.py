@@ -107,9 +107,7 @@ def test_a_team_without_a_name_is_called_after_its_goal(bullpen: Bullpen) -> Non
         (["x", "--model", "gpt-5"], "'gpt-5' is not the name of a model: did you mean openai:gpt-5?"),
         (["x", "--model", "anthropic:claude"], "there is no key for anthropic:claude: set ANTHROPIC_API_KEY or "
                 "ANTHROPIC_AUTH_TOKEN, or choose another model; `bullpen demo` needs none"),
-        (["x", "--isolation", "worktree"], "--isolation worktree is not in this release: leave it out, and all work "
-                "in one directory"),
-        (["x", "--isolation", "none"], "--isolation is auto or shared, not 'none'"),
+        (["x", "--isolation", "none"], "--isolation is auto, worktree or shared, not 'none'"),
         (["x", "--max-cost", "free"], "--max-cost takes a number above 0, not 'free'"),
         (["x", "--max-tokens", "-1"], "--max-tokens takes a number above 0, not '-1'"),
         (["x", "--workspace", "/nowhere"], "/nowhere is not a directory: --workspace names where the team works"),

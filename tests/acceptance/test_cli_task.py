@@ -46,6 +46,23 @@ def test_add_takes_every_field(bullpen: Bullpen) -> None:
     ]
 
 
+def test_the_files_of_a_task_are_given_shown_changed_and_taken_away(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "One", "--files", "src/*.py,docs", "--files", "./tests/")
+    bullpen("task", "add", "Two", "--files", "docs/a.md")
+    bullpen("task", "claim", "1")
+    assert "files       src/*.py, docs, tests/**" in bullpen("task", "show", "1").out
+    assert "files overlap with #1 of user" in bullpen("task", "list").out
+    assert "files overlap with #1 of user" in bullpen("task", "list", "--status", "pending").out
+    assert "files overlap with #1 of user" in bullpen("task", "show", "2").out
+    changed = bullpen.read("task", "update", "1", "--files", "lib")
+    assert changed["files"] == ["lib"]
+    assert bullpen.read("task", "update", "1", "--files", "")["files"] == []
+
+
+def test_files_outside_of_the_workspace_are_refused_in_one_line(bullpen: Bullpen) -> None:
+    assert "leads out of the workspace" in bullpen.refused("task", "add", "One", "--files", "../other")
+
+
 def test_add_names_a_new_team_into_being(bullpen: Bullpen) -> None:
     bullpen("task", "add", "One")
     ran = bullpen("task", "add", "Two", "--team", "docs")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import pytest
 from bullpen.domain.budget import Account
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberStatus
-from bullpen.domain.prompt import Usage
+from bullpen.domain.prompt import Reply, Usage
 from bullpen.domain.task import TaskStatus
-from bullpen.provider import ModelLimits
+from bullpen.provider import ModelLimits, ModelRequest
 from bullpen.providers.scripted import Script, Step
 from bullpen.team import Outcome, Team
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, play, seeing
@@ -232,3 +234,44 @@ async def test_what_a_subagent_and_a_summary_cost_counts_too(tmp_path: Path) -> 
     assert sorted(purposes) == ["compaction", "subagent", "turn", "turn", "turn"]
     assert team_account.calls == lead.calls == 5
     assert team_account.cost_usd == pytest.approx(5 * 0.0011)
+
+
+class Unpriced(Recorder):
+    """A model in no price list."""
+
+    async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        return replace(await super().reply(request, on_text=on_text), cost_usd=None)
+
+    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return None
+
+
+async def test_a_model_without_a_known_price_is_told_once_to_the_human(tmp_path: Path, store_url: str) -> None:
+    model = Unpriced({"ana": [call("TaskList"), call("TaskList", status="pending"), "Finished."]})
+    async with troupe(model, tmp_path, store=store_url, settings=settings(budget={"max_cost_usd": 1})) as team:
+        await team.spawn("ana", prompt="Say it.")
+        async with hosted(team):
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+        told = [message.content for message in await mail_of(team, "user") if "no price is known" in message.content]
+    assert len(told) == 1
+    assert "--max-tokens" in told[0]
+
+
+async def test_without_a_limit_in_dollars_an_unknown_price_is_nobodys_concern(tmp_path: Path) -> None:
+    model = Unpriced({"ana": ["Finished."]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_cost_usd": None})) as team:
+        await team.spawn("ana", prompt="Say it.")
+        async with hosted(team):
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+        assert not [one for one in await mail_of(team, "user") if "no price" in one.content]
+
+
+async def test_the_settings_price_a_model_that_no_list_has(tmp_path: Path) -> None:
+    model = Unpriced(Script(steps={"ana": (Step.of("Finished."),)}, usage=EACH))
+    prices = {"max_cost_usd": 100, "input_price_usd": 2, "output_price_usd": 10}
+    async with troupe(model, tmp_path, settings=settings(budget=prices)) as team:
+        await team.spawn("ana", prompt="Say it.")
+        async with hosted(team):
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+        assert (await account_of(team, "ana")).cost_usd == pytest.approx(0.003)
+        assert not [one for one in await mail_of(team, "user") if "no price" in one.content]

@@ -50,6 +50,18 @@ async def test_until_its_plan_is_approved_the_dispatcher_refuses_what_changes_th
     assert sum("as it was" in text for text in said) == 2
 
 
+async def test_who_needs_a_plan_is_told_so_before_its_first_turn_and_nobody_else(tmp_path: Path) -> None:
+    model = Recorder({"ana": ["I see."], "ben": ["I see."]})
+    async with troupe(model, tmp_path) as team:
+        await team.spawn("ana", prompt="Look.", require_plan=True)
+        await team.spawn("ben", prompt="Look.")
+        async with hosted(team):
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+            await until(team, EventKind.PHASE_ENDED, member="ben")
+    assert "hand in your plan with `submit_plan`" in model.of("ana")[0].system
+    assert "submit_plan" not in model.of("ben")[0].system
+
+
 async def test_where_nothing_confines_commands_bash_is_refused_before_approval_and_nobody_is_asked(
     tmp_path: Path,
 ) -> None:

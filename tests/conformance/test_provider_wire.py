@@ -39,6 +39,7 @@ from bullpen.errors import (
 )
 from bullpen.provider import ModelRequest, Provider
 from bullpen.providers import open_provider
+from bullpen.providers.wire.message import outgoing
 from tests.support.protocol_server import (
     Answer,
     Cut,
@@ -329,6 +330,50 @@ async def test_the_same_request_is_the_same_bytes(wire: Wire) -> None:
     assert first.raw == second.raw
 
 
+async def test_a_kept_conversation_that_changed_is_sent_as_it_is_now(wire: Wire) -> None:
+    """Old results are pruned, a compaction replaces the beginning, a request failed: what went out before is no more
+    than a saving."""
+    results = [UserMessage((ResultPart(call_id=f"toolu_{n}", name="bash", text=f"result {n}"),)) for n in range(4)]
+    said = [AssistantMessage((TextPart(f"step {n}"), call(n))) for n in range(4)]
+    pruned = UserMessage((ResultPart(call_id="toolu_0", name="bash", text="[pruned]"),))
+    versions = [
+        ("a", said[0], results[0], said[1], results[1]),
+        ("a", said[0], results[0], said[1], results[1], said[2], results[2]),
+        ("a", said[0], pruned, said[1], results[1], said[2], results[2], said[3], results[3]),
+        ("a", said[0], pruned, said[1], results[1]),
+        ("all that was", said[3], results[3]),
+    ]
+    memo: dict[Any, Any] = {}
+    for messages in versions:
+        await wire.reply(ask(*messages, memo=memo))
+        wire.server.inject(Status(status=500))
+        with pytest.raises(Overloaded):
+            await wire.reply(ask("something else", *messages[1:], memo=memo))
+        await wire.reply(ask(*messages, memo=memo))
+        await wire.reply(ask(*messages))
+        kept, again, anew = (heard.raw for heard in (*wire.server.heard[-4:-3], *wire.server.heard[-2:]))
+        assert kept == again == anew
+
+
+@pytest.mark.parametrize("format", MODELS)
+async def test_what_was_sent_before_is_not_converted_again(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bullpen.providers.wire import line
+
+    converted: list[int] = []
+
+    def counted(messages: Any, **rest: Any) -> Any:
+        converted.append(len(messages))
+        return outgoing(messages, **rest)
+
+    monkeypatch.setattr(line, "outgoing", counted)
+    async with opened(format) as wire:
+        request = ask("begin", memo={})
+        for number in range(5):
+            reply = await wire.reply(request, Answer(parts=(TextPart(f"step {number}"), call(number))))
+            request = answered(request, reply, memo=request.memo)
+    assert converted == [1, 3, 3, 3, 3]
+
+
 async def test_connections_are_kept(wire: Wire) -> None:
     for _ in range(5):
         await wire.reply()
@@ -571,3 +616,16 @@ async def test_every_conversation_is_legal_on_the_wire(shared: Wire, messages: t
         assert len([part for part in told.parts if isinstance(part, CallPart)]) == len(calls)
         results = [part for part in message.parts if isinstance(part, ResultPart)]
         assert len([part for part in told.parts if isinstance(part, ResultPart)]) == len(results)
+
+
+@settings(max_examples=100)
+@given(messages=conversations())
+async def test_a_conversation_that_grows_is_sent_as_if_it_were_new(
+    shared: Wire, messages: tuple[ChatMessage, ...]
+) -> None:
+    memo: dict[Any, Any] = {}
+    for end in range(1, len(messages) + 1, 2):
+        await shared.reply(ask(*messages[:end], memo=memo))
+        await shared.reply(ask(*messages[:end]))
+        kept, anew = shared.server.heard.pop(), shared.server.heard.pop()
+        assert kept.raw == anew.raw

@@ -89,6 +89,7 @@ async def _try_everything(store: Store, worker: Worker, me: MemberRef, task_id: 
         "answer_request": lambda: store.answer_request(me, 1, approve=True),
         "cancel_request": lambda: store.cancel_request(me, 1),
         "release_member": lambda: store.release_member(me, note="crashed"),
+        "rest_member": lambda: store.rest_member(me),
         "leave_if_nothing": lambda: store.leave_if_nothing(me),
         "shut_down_member": lambda: store.shut_down_member(me),
     }

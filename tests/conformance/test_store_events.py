@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskChanges
-from bullpen.errors import UsageError
+from bullpen.errors import LeaseLost, UsageError
 from bullpen.store import BEGINNING, Store
 from tests.conformance.board import BOUND_SECONDS, Board, first_event, wait_for_event
 from tests.conformance.conftest import OpenAnother
@@ -42,6 +43,22 @@ async def test_a_change_writes_its_event(board: Board, kind: EventKind) -> None:
     for event in seen:
         assert (event.team_id, event.at.utcoffset() is not None) == (board.id, True)
         assert event.actor
+
+
+async def test_what_a_runtime_sees_is_recorded_once_under_its_operation_and_fenced(board: Board) -> None:
+    ana = await board.teammate("ana")
+    facts = {"hook": "task_created", "task": 3, "text": "no"}
+    for _ in range(2):
+        await board.store.record_event(ana, EventKind.HOOK_REFUSED, facts, operation_id="once")
+    events = [event for event in await board.store.list_events(board.id) if event.kind == EventKind.HOOK_REFUSED]
+    assert [(event.actor, event.data) for event in events] == [("ana", facts)]
+    with pytest.raises(LeaseLost):
+        await board.store.record_event(replace(ana, incarnation=ana.incarnation - 1), EventKind.HOOK_REFUSED, {})
+
+
+async def test_no_runtime_records_what_a_verb_makes_true(board: Board) -> None:
+    with pytest.raises(UsageError, match="TaskCompleted"):
+        await board.store.record_event(board.lead, EventKind.TASK_COMPLETED, {"task": 1})
 
 
 async def test_a_team_begins_with_its_creation(store: Store) -> None:

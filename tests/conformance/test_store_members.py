@@ -440,6 +440,24 @@ async def test_a_loop_that_crashed_is_released_like_a_lapse(board: Board) -> Non
     await board.store.complete_task(again, task.id)
 
 
+async def test_a_member_whose_worker_is_about_to_leave_goes_on_elsewhere_with_its_task(board: Board) -> None:
+    leaving, other = await board.store.register_worker(slots=1), await board.store.register_worker(slots=1)
+    ana = await board.teammate("ana", worker=leaving)
+    task = await board.claimed(ana)
+    member = await board.store.rest_member(ana)
+    assert (member.status, member.worker_id, member.incarnation) == (MemberStatus.WANTED, None, ana.incarnation + 1)
+    reserved = await board.get(task.id)
+    assert (reserved.status, reserved.owner) == (TaskStatus.IN_PROGRESS, "ana")
+    assert await board.inbox("lead") == [], "nothing went wrong: nobody need be told"
+    again = await board.host("ana", worker=other)
+    await board.store.complete_task(again, task.id)
+
+
+async def test_a_lead_that_nobody_hosts_is_left_as_it_is(board: Board) -> None:
+    before = await board.member("lead")
+    assert await board.store.rest_member(board.lead) == before
+
+
 async def test_an_external_member_that_is_released_rests(board: Board) -> None:
     cat = await board.external("cat")
     task = await board.claimed(cat)
@@ -641,3 +659,21 @@ async def test_an_unknown_member_is_not_found(board: Board) -> None:
         await board.store.get_member(board.id, "nobody")
     with pytest.raises(NotFound):
         await board.store.get_member(99, "lead")
+
+
+async def test_a_crowd_is_hosted_at_once_but_not_beyond_the_slots(board: Board) -> None:
+    store, team = board.store, board.team
+    worker = await store.register_worker(slots=3)
+    for number in range(5):
+        await store.spawn_member(board.user, f"m{number}")
+    hosted = await store.host_members(worker.id, team_id=team.id, limit=4)
+    assert [member.name for member in hosted] == ["m0", "m1", "m2"]
+    assert {(member.status, member.worker_id, member.incarnation) for member in hosted} == {
+        (MemberStatus.WORKING, worker.id, 1)
+    }
+    assert await store.host_members(worker.id, limit=4) == []
+    await store.want_member(board.user, "lead")
+    assert [member.name for member in await store.host_members(worker.id, limit=4)] == ["lead"], "it takes no slot"
+    assert [member.name for member in await store.host_members((await store.register_worker(slots=9)).id, limit=1)] == [
+        "m3"
+    ]

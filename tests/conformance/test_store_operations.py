@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from bullpen.domain.background import BackgroundKind
+from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberRef
 from bullpen.domain.message import MessageType
 from bullpen.domain.request import RequestKind
+from bullpen.domain.submission import Work
 from bullpen.domain.task import CheckRun, Evidence, TaskChanges
 from bullpen.domain.transcript import NewCall
 from bullpen.errors import BullpenError, Conflict, NotFound, UsageError
@@ -21,10 +23,13 @@ from bullpen.store import Store
 from tests.conformance.board import Board
 from tests.conformance.conftest import OpenAnother
 
+WORK = Work(base="0" * 40, commit="a" * 40)
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A board on which every verb can succeed: ana holds #1 with a check being run, #3 has failed, a plan is open."""
+    """A board on which every verb can succeed: ana holds #1 with a check being run, #3 has failed, a plan is open, and
+    work of the lead is being integrated."""
 
     board: Board
     ana: MemberRef
@@ -52,6 +57,8 @@ async def scene(board: Board) -> Scene:
     await board.task("waits", blocked_by=[1])
     await store.open_request(ana, RequestKind.PLAN, "lead", content="a plan")
     await store.open_request(ana, RequestKind.PERMISSION, "user", content="may I?")
+    await store.submit_work(board.lead, WORK)
+    assert await store.take_submission(board.worker.id) is not None
     run = await store.start_check(ana, 1)
     assert run is not None
     return Scene(board, ana, run)
@@ -87,6 +94,13 @@ VERBS: dict[str, Verb] = {
     "release_task": lambda s, op: s.store.release_task(s.ana, 1, note="later", operation_id=op),
     "retry_task": lambda s, op: s.store.retry_task(s.lead, 3, operation_id=op),
     "delete_task": lambda s, op: s.store.delete_task(s.lead, 1, operation_id=op),
+    "submit_work": lambda s, op: s.store.submit_work(s.lead, WORK, result="by hand", operation_id=op),
+    "accept_submission": lambda s, op: s.store.accept_submission(
+        s.board.worker.id, s.board.id, 1, "b" * 40, operation_id=op
+    ),
+    "refuse_submission": lambda s, op: s.store.refuse_submission(
+        s.board.worker.id, s.board.id, 1, "a conflict", operation_id=op
+    ),
     "send": lambda s, op: s.store.send(s.ana, None, "hello", type=MessageType.BROADCAST, operation_id=op),
     "notify": lambda s, op: s.store.notify(s.board.id, "ana", "look", operation_id=op),
     "open_request": lambda s, op: s.store.open_request(s.lead, RequestKind.SHUTDOWN, "ana", operation_id=op),
@@ -105,6 +119,9 @@ VERBS: dict[str, Verb] = {
     "interrupt_member": lambda s, op: s.store.interrupt_member(s.lead, "ana", "look here", operation_id=op),
     "want_compaction": lambda s, op: s.store.want_compaction(s.lead, "ana", "the schema", operation_id=op),
     "succeed_team": _succeed,
+    "record_event": lambda s, op: s.store.record_event(
+        s.ana, EventKind.FILE_WRITTEN_OUTSIDE, {"path": "b.py"}, operation_id=op
+    ),
 }
 
 
@@ -129,6 +146,7 @@ async def everything(scene: Scene) -> Any:
         [await store.list_turns(team_id, member.name) for member in members],
         [await store.list_calls(team_id, member.name) for member in members],
         await store.list_backgrounds(team_id),
+        await store.list_submissions(team_id),
         await store.list_accounts(team_id),
         await scene.board.events(),
     )

@@ -82,6 +82,27 @@ async def test_a_call_is_queued_with_its_turn_started_and_finished(board: Board)
     assert last.content == {"call_id": "c1", "name": "bash", "text": "hello", "is_error": True}
 
 
+async def test_a_call_may_be_started_with_its_turn(board: Board) -> None:
+    ana = await board.teammate("ana")
+    calls = [NewCall(call_id="c1", name="bash", arguments={"command": "ls"}, is_started=True)]
+    calls += [NewCall(call_id="c2", name="bash")]
+    async with board.recording() as seen:
+        await board.store.record_turn(ana, "assistant", "calling", calls=calls)
+    assert [event.data for event in seen if event.kind == EventKind.TOOL_CALL_STARTED] == [
+        {"call": "c1", "tool": "bash", "about": "ls"}
+    ]
+    first, second = await board.store.list_calls(board.id, "ana", open_only=True)
+    assert (first.state, first.started_at, first.incarnation) == (
+        CallState.STARTED,
+        board.clock.now(),
+        ana.incarnation,
+    )
+    assert (second.state, second.started_at) == (CallState.QUEUED, None)
+    with pytest.raises(Conflict):
+        await board.store.start_call(ana, "c1")
+    assert (await board.store.finish_call(ana, "c1", "a.py")).state is CallState.FINISHED
+
+
 async def test_a_call_is_started_once(board: Board) -> None:
     ana = await board.teammate("ana")
     await record_calls(board, ana, "c1")

@@ -15,6 +15,7 @@ from bullpen.domain.event import EventKind
 from bullpen.domain.member import Liveness, MemberRef, MemberStatus
 from bullpen.domain.prompt import Usage
 from bullpen.domain.request import RequestKind, RequestStatus
+from bullpen.domain.submission import Work
 from bullpen.domain.task import CheckRun, Evidence, TaskChanges, TaskStatus
 from bullpen.domain.transcript import NewCall
 from bullpen.errors import Conflict, LeaseLost, NotFound, UsageError
@@ -54,7 +55,17 @@ async def test_a_living_worker_is_alive_to_every_observer(store: Store, open_ano
     [seen] = await other.list_workers()
     assert seen == worker
     assert await store.probe_worker(worker) is Liveness.ALIVE
+    assert await store.probe_workers([worker, worker]) == [Liveness.ALIVE, Liveness.ALIVE]
+    assert await store.probe_workers([]) == []
     assert await other.probe_worker(seen) is not Liveness.DEAD
+
+
+async def test_only_a_worker_of_this_store_that_is_up_proves_its_life(store: Store, open_another: OpenAnother) -> None:
+    worker = await store.register_worker()
+    assert store.proves_life(worker.id)
+    assert not (await open_another()).proves_life(worker.id)
+    await store.stop_worker(worker.id)
+    assert not store.proves_life(worker.id)
 
 
 async def test_a_worker_that_stopped_is_listed_only_if_asked_for(store: Store) -> None:
@@ -101,6 +112,61 @@ async def test_stopping_in_good_order_leaves_the_tasks_reserved(board: Board) ->
     again = await board.host("ana", worker=fresh)
     assert (await board.get(task.id)).reserved_until is None
     await store.complete_task(again, task.id)
+
+
+# -- labels --------------------------------------------------------------------------------
+
+
+async def test_only_a_worker_with_all_its_labels_hosts_a_member(board: Board) -> None:
+    store = board.store
+    plain = await store.register_worker(slots=5)
+    half = await store.register_worker(slots=5, labels=["gpu"])
+    full = await store.register_worker(slots=5, labels=["linux", "gpu", "fast"])
+    spawned = await store.spawn_member(board.user, "ana", labels=["linux", "GPU", "gpu"])
+    assert spawned.member.labels == ("gpu", "linux")
+    for worker in (plain, half):
+        assert await store.host_member(worker.id) is None
+        assert await store.host_member(worker.id, team_id=board.id) is None
+    hosted = await store.host_member(full.id)
+    assert hosted is not None
+    assert (hosted.name, hosted.labels) == ("ana", ("gpu", "linux"))
+    assert await board.member("ana") == hosted
+
+
+async def test_who_asks_for_no_label_is_hosted_past_one_who_waits_for_its_own(board: Board) -> None:
+    store = board.store
+    await store.spawn_member(board.user, "ana", labels=["gpu"])
+    board.clock.advance(1)
+    await store.spawn_member(board.user, "ben")
+    plain = await store.register_worker(slots=5, labels=["linux"])
+    assert (await board.host("ben", worker=plain)).name == "ben"
+    assert await store.host_member(plain.id) is None
+
+
+async def test_a_member_that_comes_back_may_ask_for_other_labels(board: Board) -> None:
+    store = board.store
+    ana = await board.teammate("ana")
+    await store.shut_down_member(ana)
+    assert (await store.spawn_member(board.user, "ana", labels=["gpu"])).member.labels == ("gpu",)
+    assert await store.host_member(board.worker.id) is None
+
+
+@pytest.mark.parametrize("label", ["", "a b", "team=3", "ä", "x" * 64])
+async def test_what_is_no_label_is_refused(board: Board, label: str) -> None:
+    with pytest.raises(UsageError, match="label"):
+        await board.store.spawn_member(board.user, "ana", labels=[label])
+
+
+async def test_a_task_is_reserved_only_where_a_worker_has_what_its_owner_asks_for(board: Board) -> None:
+    store = board.store
+    doomed = await store.register_worker(slots=5, labels=["gpu"])
+    ana = await board.teammate("ana", worker=doomed, labels=["gpu"])
+    ben = await board.teammate("ben", worker=doomed)
+    of_ana, of_ben = await board.claimed(ana), await board.claimed(ben)
+    await store.lapse_worker(doomed.id, renewals_seen=None)
+    assert (await board.get(of_ana.id)).status is TaskStatus.PENDING, "nobody could go on with it"
+    assert (await board.get(of_ben.id)).owner == "ben"
+    assert (await store.get_snapshot(board.id)).unhostable == {"ana"}
 
 
 # -- lapse ---------------------------------------------------------------------------------
@@ -282,9 +348,11 @@ FENCED: dict[str, Callable[[Store, MemberRef], Awaitable[Any]]] = {
     "set_member_counters": lambda store, by: store.set_member_counters(by, {"turns": 1}),
     "shut_down_member": lambda store, by: store.shut_down_member(by),
     "release_member": lambda store, by: store.release_member(by, note="crashed"),
+    "rest_member": lambda store, by: store.rest_member(by),
     "leave_if_nothing": lambda store, by: store.leave_if_nothing(by),
     "find_work": lambda store, by: store.find_work(by),
     "create_task": lambda store, by: store.create_task(by, "mine"),
+    "submit_work": lambda store, by: store.submit_work(by, Work(base="0" * 40, commit="a" * 40)),
     "update_task": lambda store, by: store.update_task(by, 1, TaskChanges(subject="mine")),
     "claim_next_task": lambda store, by: store.claim_next_task(by),
     "claim_task": lambda store, by: store.claim_task(by, 2),
@@ -318,6 +386,7 @@ FENCED: dict[str, Callable[[Store, MemberRef], Awaitable[Any]]] = {
     "interrupt_member": lambda store, by: store.interrupt_member(by, "ben", "stop that"),
     "want_compaction": lambda store, by: store.want_compaction(by, "ben"),
     "succeed_team": lambda store, by: store.succeed_team(by, "next"),
+    "record_event": lambda store, by: store.record_event(by, EventKind.HOOK_REFUSED, {"hook": "task_created"}),
 }
 
 
@@ -378,6 +447,7 @@ async def snapshot(board: Board) -> Any:
         await store.list_turns(board.id, "lead"),
         await store.list_calls(board.id, "lead"),
         await store.list_backgrounds(board.id),
+        await store.list_submissions(board.id),
         await store.list_accounts(board.id),
         await board.events(),
     )

@@ -17,6 +17,7 @@ from bullpen.provider import ModelRequest
 from bullpen.providers.scripted import Call, Script, ScriptedProvider, Step
 
 DONE = "All done."
+SIGNS = "signs.txt"
 _TASK = re.compile(r'<task id="(\d+)">')
 _PLAN = re.compile(r'type="plan_approval_request"[^>]*request_id="(\d+)"')
 _FAILED = re.compile(r"#(\d+)[^\n]*failed", re.IGNORECASE)
@@ -73,6 +74,8 @@ class Play:
     writes_mail: bool = True
     delay_seconds: float = 0.0
     command_seconds: float = 0.0
+    signs: bool = False
+    """Commands say when they begin and end, and on which machine."""
 
     def provider(self) -> ScriptedProvider:
         steps = {
@@ -132,7 +135,8 @@ class Play:
         calls = []
         if self.uses_bash:
             effect = f"echo {view.task} {view.token} >> effects.txt"
-            calls.append(call("bash", command=f"{effect}; sleep {self.command_seconds}"))
+            sign = f"; echo $MACHINE {view.me} $(date +%s.%N) >> {SIGNS}" if self.signs else ""
+            calls.append(call("bash", command=f"{effect}{sign}; sleep {self.command_seconds}{sign}"))
         if self.writes_mail:
             other = self.teammates[(list(self.teammates).index(view.me) + 1) % len(self.teammates)]
             calls.append(call("SendMessage", recipient=other, content=f"about {view.task}, {view.token}"))

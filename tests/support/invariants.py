@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import LEAD, USER
 from bullpen.domain.message import Message, MessageType
 from bullpen.domain.prompt import AssistantMessage, CallPart, ChatMessage, ResultPart, TextPart
-from bullpen.domain.task import TaskStatus
+from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.transcript import INTERRUPTED_TEXT, CallState, ToolCall, Turn, TurnKind
 from bullpen.store import Store
 from tests.support.protocol_server import anthropic_format
 from tests.support.stores import all_events
+
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +68,43 @@ async def check_invariants(store: Store, team_id: int, workspace: Path) -> Past:
     return past
 
 
+async def check_crowd(store: Store, team_id: int) -> dict[str, int]:
+    """Of a team without a lead at work, too large to look at everything in every way; what was counted."""
+    past = await past_of(store, team_id)
+    check_done_once(await store.list_tasks(team_id), past)
+    check_holders(past)
+    check_mail(past)
+    check_calls(past)
+    check_incarnations(past)
+    check_results(past)
+    await check_accounts(store, team_id, past)
+    completed = Counter(event.data["task"] for event in past.of(EventKind.TASK_COMPLETED))
+    return {
+        "tasks completed": len(completed),
+        "done twice": sum(number > 1 for number in completed.values()),
+        "claims": len(past.of(EventKind.TASK_CLAIMED)),
+        "events": len(past.events),
+        "members who worked": len({event.actor for event in past.of(EventKind.TASK_COMPLETED)}),
+    }
+
+
 # -- the board and the mail ---------------------------------------------------------------------------------
 
 
 async def check_tasks(store: Store, team_id: int, past: Past) -> None:
     tasks = await store.list_tasks(team_id)
-    assert {task.status for task in tasks} == {TaskStatus.COMPLETED}
-    completed = Counter(event.data["task"] for event in past.of(EventKind.TASK_COMPLETED))
-    assert completed == {task.id: 1 for task in tasks}
+    check_done_once(tasks, past)
     created = Counter(event.data["task"] for event in past.of(EventKind.TASK_CREATED))
     assert created == {task.id: 1 for task in tasks}, "a TaskCreate was done twice"
     order = {event.data["task"]: place for place, event in enumerate(past.of(EventKind.TASK_COMPLETED))}
     for task in tasks:
         assert all(order[blocker] < order[task.id] for blocker in task.blocked_by)
+
+
+def check_done_once(tasks: Sequence[Task], past: Past) -> None:
+    assert {task.status for task in tasks} == {TaskStatus.COMPLETED}
+    completed = Counter(event.data["task"] for event in past.of(EventKind.TASK_COMPLETED))
+    assert completed == {task.id: 1 for task in tasks}
 
 
 def check_mail(past: Past) -> None:
@@ -217,6 +244,8 @@ def check_incarnations(past: Past) -> None:
                 before = living.get(event.data["member"])
                 assert before is None, "hosted although somebody hosted it"
                 living[event.data["member"]] = event.data["incarnation"]
+            case EventKind.MEMBER_JOINED:
+                living[event.data["member"]] = 1
             case EventKind.MEMBER_LAPSED | EventKind.MEMBER_SHUT_DOWN:
                 living[event.data["member"]] = None
             case EventKind.TURN_RECORDED:
@@ -226,6 +255,49 @@ def check_incarnations(past: Past) -> None:
                 assert living[event.actor] is not None
     for turns in past.turns.values():
         assert [turn.seq for turn in turns] == list(range(1, len(turns) + 1))
+
+
+# -- what was done elsewhere than in the store ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """A model that was asked, a command that ran: for whom, on which machine, and when."""
+
+    what: str
+    member: str
+    machine: str
+    at: datetime
+
+
+def check_deeds(past: Past, deeds: Sequence[Deed], machines: Mapping[int, str]) -> None:
+    """Nothing is done for a member but where it is hosted at that moment. `machines`: where each worker ran."""
+    stays = list_stays(past)
+    for deed in deeds:
+        known = [stay for stay in stays if stay.member == deed.member and machines[stay.worker] == deed.machine]
+        assert any(stay.begun_at <= deed.at <= stay.ended_at for stay in known), (deed, known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """A member on a worker."""
+
+    member: str
+    worker: int
+    begun_at: datetime
+    ended_at: datetime = NEVER
+
+
+def list_stays(past: Past) -> list[Stay]:
+    open_ones: dict[str, Stay] = {}
+    over: list[Stay] = []
+    for event in past.of(EventKind.MEMBER_HOSTED, EventKind.MEMBER_LAPSED, EventKind.MEMBER_SHUT_DOWN):
+        name = event.data["member"]
+        if name in open_ones:
+            over.append(replace(open_ones.pop(name), ended_at=event.at))
+        if event.kind == EventKind.MEMBER_HOSTED:
+            open_ones[name] = Stay(member=name, worker=event.data["worker"], begun_at=event.at)
+    return [*over, *open_ones.values()]
 
 
 # -- what was sent to the model -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -49,15 +49,19 @@ class PrivateServer:
     call them through `asyncio.to_thread`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, settings: Mapping[str, str] | None = None, entering: Sequence[str] = ()) -> None:
+        """`settings` go above those that all have. `entering`: a command that is given another to run elsewhere, and
+        as the server's account where that is not ours."""
         # Not the configured temporary folder: a socket's path has at most 104 bytes, and a server that does
         # not run as root must be able to reach it.
         self.directory = Path(tempfile.mkdtemp(prefix="bullpen-pg-", dir="/tmp")).resolve()
         self.data = self.directory / postgres_guard.DATA_FOLDER
         self.log = self.directory / "log"
-        self._account = _unprivileged_account()
-        if self._account:
-            os.chown(self.directory, self._account["user"], self._account["group"])
+        account = unprivileged_account()
+        if account:
+            os.chown(self.directory, account["user"], account["group"])
+        self._entering = entering
+        self._account: dict[str, Any] = {} if entering else account
         (self.directory / postgres_guard.USERS_FILE).touch()
         self.users = join_users(self.directory)
         try:
@@ -70,12 +74,12 @@ class PrivateServer:
                 stderr=subprocess.DEVNULL,
             )
             # --no-sync only concerns the empty cluster; what the running server writes is synced.
-            self._run(
+            self.run(
                 "initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8",
                 "--no-locale", "--no-sync", "--no-instructions",
             )  # fmt: skip
             with (self.data / "postgresql.auto.conf").open("a") as conf:
-                conf.writelines(f"{name} = '{value}'\n" for name, value in SETTINGS.items())
+                conf.writelines(f"{name} = '{value}'\n" for name, value in {**SETTINGS, **(settings or {})}.items())
                 conf.write(f"unix_socket_directories = '{self.directory}'\n")
         except BaseException:
             self.close()
@@ -92,7 +96,7 @@ class PrivateServer:
     def start(self) -> None:
         """Start it and wait until it accepts connections, crash recovery included."""
         try:
-            self._run("pg_ctl", "start", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.log))
+            self.run("pg_ctl", "start", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.log))
         except RuntimeError as error:
             if self.log.exists():
                 error.add_note(self.log.read_text()[-4000:])
@@ -100,7 +104,7 @@ class PrivateServer:
 
     def stop(self) -> None:
         """An orderly shutdown: open connections are cut, everything is checkpointed."""
-        self._run("pg_ctl", "stop", "-w", "-t", "60", "-m", "fast", "-D", str(self.data))
+        self.run("pg_ctl", "stop", "-w", "-t", "60", "-m", "fast", "-D", str(self.data))
 
     def kill9(self) -> None:
         """Kill the server and its backends without warning; `start` then recovers from the log."""
@@ -136,7 +140,7 @@ class PrivateServer:
                 check=True,
                 cwd="/",
                 stdout=subprocess.DEVNULL,
-                **self._account,
+                **unprivileged_account(),
             )
         except PermissionError:
             # The checkout lies where only root may go, for instance below /root. The libraries are found by
@@ -149,11 +153,12 @@ class PrivateServer:
             return copy / binaries
         return package / binaries
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
+        """One of PostgreSQL's own programs, as the account of the server and in its directory."""
         # Output goes to a file: pg_ctl leaves the server behind, which would keep a pipe open for ever.
         with tempfile.TemporaryFile("w+") as output:
             result = subprocess.run(
-                [self._binaries / program, *arguments],
+                [*self._entering, self._binaries / program, *arguments],
                 check=False,
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
@@ -166,7 +171,7 @@ class PrivateServer:
                 raise RuntimeError(f"{program} failed with {result.returncode}: {output.read()}")
 
 
-def _unprivileged_account() -> dict[str, Any]:
+def unprivileged_account() -> dict[str, Any]:
     """Arguments for `subprocess.run`: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return {}

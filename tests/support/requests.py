@@ -34,7 +34,11 @@ def user(*texts: str) -> UserMessage:
 
 
 def answered(
-    request: ModelRequest, reply: Reply, *texts: str, result: Callable[[str], str] = lambda name: f"{name} ran"
+    request: ModelRequest,
+    reply: Reply,
+    *texts: str,
+    result: Callable[[str], str] = lambda name: f"{name} ran",
+    **changes: object,
 ) -> ModelRequest:
     """The request that follows: the reply, a result for each of its calls, and then the texts."""
     results = tuple(ResultPart(call_id=call.call_id, name=call.name, text=result(call.name)) for call in reply.calls)
@@ -48,4 +52,5 @@ def answered(
         system=request.system,
         tools=request.tools,
         max_output_tokens=request.max_output_tokens,
+        **changes,
     )

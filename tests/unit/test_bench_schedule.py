@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from bench.agents.schedule import Job, chains, list_schedule, lower_bound, random_board
+from bench.agents.schedule import (
+    Job,
+    chains,
+    list_schedule,
+    lower_bound,
+    random_board,
+    steady_board,
+    uneven_schedule,
+)
 
 
 def test_a_chain_takes_as_long_as_its_turns_without_the_last_report() -> None:
@@ -25,3 +33,9 @@ def test_the_schedule_of_a_board_is_never_shorter_than_its_bound() -> None:
 
 def test_the_board_that_is_measured_has_a_schedule_that_no_other_can_beat() -> None:
     assert list_schedule(random_board(100), 8) == lower_bound(random_board(100), 8)
+
+
+def test_turns_of_uneven_length_cost_that_board_several_turns_and_a_steady_one_none() -> None:
+    jobs, steady = random_board(100), steady_board(100, 8)
+    assert uneven_schedule(jobs, 8) > list_schedule(jobs, 8) + 1
+    assert uneven_schedule(steady, 8) <= list_schedule(steady, 8) * 1.005

@@ -213,6 +213,15 @@ def test_a_variable_is_named_after_its_key(project: Path) -> None:
     assert settings.store is None
 
 
+def test_a_hook_is_a_command_or_several_and_a_comma_is_part_of_it(project: Path) -> None:
+    toml = "[hooks]\ntask_created = 'grep -q a,b'\ntask_completed = ['make lint', 'make test']"
+    settings = load(project, toml, environment={"BULLPEN_HOOKS__TEAMMATE_IDLE": "test -e a,b"})
+    assert settings.hooks.task_created == ("grep -q a,b",)
+    assert settings.hooks.task_completed == ("make lint", "make test")
+    assert settings.hooks.teammate_idle == ("test -e a,b",)
+    assert settings.hooks.timeout_seconds == 60
+
+
 def test_the_marks_of_a_sandbox_are_no_settings(project: Path) -> None:
     marks = {
         "BULLPEN_SANDBOX": "/private",
@@ -269,6 +278,9 @@ REFUSED = [
     ("[permissions]\ndeny = ['Bash(git push:*)']", "permissions.deny is"),
     ("[permissions]\ndeny = ['git push']", "permissions.deny is"),
     ("[permissions]\ndeny = ['write_file:src']", "permissions.deny is"),
+    ("[hooks]\ntask_created = 5", "hooks.task_created is 5: a command or a list of commands is allowed"),
+    ("[hooks]\ntask_created = ['true', '']", "hooks.task_created is"),
+    ("[hooks]\ntask_started = 'x'", "there is no setting hooks.task_started; did you mean hooks.task_created?"),
     ("[sandbox]\nwritable = [1]", "sandbox.writable is [1]: a list of texts is allowed"),
     ("model = ''", 'model is "": a text or "none" is allowed'),
     ("model = 3", "model is 3: a text"),
@@ -359,6 +371,8 @@ def test_a_team_carries_its_settings_as_json_in_the_form_that_the_store_reads(pr
         "max_tokens": 9,
         "max_minutes": None,
         "max_calls": None,
+        "input_price_usd": None,
+        "output_price_usd": None,
         "member": {"max_cost_usd": None, "max_tokens": None, "max_calls": 2},
     }
     stored = json.dumps(mapping)

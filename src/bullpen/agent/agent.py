@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, TypeVar
 
+from bullpen.agent.context import Context
 from bullpen.agent.house import House
 from bullpen.agent.identity import identity_text
+from bullpen.agent.room import Room
 from bullpen.config import Settings
 from bullpen.domain.member import Member, MemberKind, MemberRef, MemberStatus, Team
 from bullpen.domain.prompt import ToolSpec
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.transcript import Turn, TurnKind
 from bullpen.provider import Provider
-from bullpen.sandbox import Sandbox
 from bullpen.store import Bell
 from bullpen.tool import ToolContext
 from bullpen.tools.registry import Toolbox
+from bullpen.workspace import Worktree
 
 T = TypeVar("T")
 
@@ -36,10 +37,8 @@ class Agent:
         settings: Settings,
         provider: Provider,
         toolbox: Toolbox,
-        sandbox: Sandbox,
+        room: Room,
         system: str,
-        workspace: Path,
-        private_directory: Path,
     ) -> None:
         self.house = house
         self.store = house.store
@@ -52,16 +51,23 @@ class Agent:
         """As far as is known: who sends too much learns that the window is smaller."""
         self.toolbox = toolbox
         self.specs: tuple[ToolSpec, ...] = toolbox.specs()
-        self.sandbox = sandbox
         self.system = system
-        self.workspace = workspace
-        self.private_directory = private_directory
+        self.workspace = room.workspace
+        self.private_directory = room.private_directory
+        self.sandbox = room.sandbox
+        self.worktree: Worktree | None = room.worktree
         self.turns: list[Turn] = []
+        self.context = Context()
+        self.memo: dict[Any, Any] = {}
+        """What the provider keeps of the conversation between two requests."""
+        self.begun: frozenset[str] = frozenset()
+        """Calls that were stored as started with the last reply, to be run here."""
         self.wants_compaction: str | None = None
         # Who was hosted before has a past: it is told once more who it is.
         self.must_reintroduce = member.incarnation > 1
         self.interrupts = _interrupts(member)
         self.asked_at = self.clock.now()
+        self.saved_at = self.clock.monotonic()
         self.bell: Bell
         """What this member sleeps on; `loop.live` hangs it up."""
         self.has_moved = False
@@ -148,8 +154,14 @@ class Agent:
         """Go on as this member: a lead in its next team."""
         self.house.successors[self.member.team_id] = member.team_id
         self.member = member
-        self.turns = []
+        self.forget()
         self.has_moved = True
+
+    def forget(self) -> None:
+        """What is kept of the conversation: it is in the store, and read again when it is needed."""
+        self.turns = []
+        self.context = Context()
+        self.memo = {}
 
     @property
     def tool_settings(self) -> Mapping[str, Any]:

@@ -10,10 +10,12 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from bullpen.agent.agent import Agent
 from bullpen.agent.governor import retry_delay
 from bullpen.agent.memory import estimate_tokens
+from bullpen.agent.pricing import find_price_usd, tell_unpriced
 from bullpen.domain.budget import BUDGET_SPENT, Refusal, Reservation, Settlement
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec, Usage
@@ -39,6 +41,7 @@ async def ask(
     input_tokens: int | None = None,
     max_output_tokens: int | None = None,
     on_text: Callable[[str], None] | None = None,
+    memo: dict[Any, Any] | None = None,
 ) -> tuple[Reply, Settlement]:
     """The reply, and its settlement, which is to be written together with it. ProviderError when it is given up."""
     provider = provider or agent.provider
@@ -49,6 +52,7 @@ async def ask(
         max_output_tokens=max_output_tokens or provider.limits.max_output_tokens,
         member=agent.member.name,
         purpose=purpose,
+        memo={} if memo is None else memo,
     )
     tokens = input_tokens or _estimate(request)
     failures: list[ProviderError] = []
@@ -62,8 +66,9 @@ async def ask(
                 raise
             await _back_off(agent, provider, error, len(failures))
             continue
-        cost = reply.cost_usd if reply.cost_usd is not None else _cost(provider, reply.usage)
-        return reply, Settlement(reservation_id=reservation.id, usage=reply.usage, cost_usd=cost)
+        return reply, Settlement(
+            reservation_id=reservation.id, usage=reply.usage, cost_usd=_cost(agent, provider, reply)
+        )
 
 
 def _is_enough(failures: Sequence[ProviderError]) -> bool:
@@ -81,6 +86,7 @@ async def _attempt(
     try:
         async with governor.slot():
             try:
+                await agent.house.confirm()
                 reply = await provider.reply(request, on_text=on_text)
             except ProviderError as error:
                 if error.retryable and not isinstance(error, BadReply):
@@ -107,7 +113,9 @@ async def _back_off(agent: Agent, provider: Provider, error: ProviderError, atte
 
 async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, tokens: int) -> Reservation:
     """Leave to ask, waited for: until others settle, the pause ends, or the budget is raised."""
-    cost = provider.estimate_cost_usd(input_tokens=tokens, output_tokens=request.max_output_tokens) or 0.0
+    price = find_price_usd(agent, provider, input_tokens=tokens, output_tokens=request.max_output_tokens)
+    if price is None:
+        await tell_unpriced(agent, provider)
     while True:
         outcome = await agent.store.reserve(
             agent.ref,
@@ -115,7 +123,7 @@ async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, toke
             provider_key=provider.key_id,
             model=provider.model,
             tokens=tokens + request.max_output_tokens,
-            cost_usd=cost,
+            cost_usd=price or 0.0,
         )
         if outcome.reservation is not None:
             if agent.member.status is MemberStatus.WAITING:
@@ -147,6 +155,9 @@ def _estimate(request: ModelRequest) -> int:
     return estimate_tokens(request.messages) + math.ceil(fixed / 4)
 
 
-def _cost(provider: Provider, usage: Usage) -> float:
-    estimate = provider.estimate_cost_usd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
-    return estimate or 0.0
+def _cost(agent: Agent, provider: Provider, reply: Reply) -> float:
+    if reply.cost_usd is not None:
+        return reply.cost_usd
+    usage = reply.usage
+    price = find_price_usd(agent, provider, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    return price or 0.0

@@ -1,7 +1,8 @@
 """Running the calls of a reply: each stored before it acts and after it has, never twice.
 
 Calls that only read run together; every other call is a barrier, in the order of the
-reply; `idle` and `submit_plan` come last. After a restart:
+reply; `idle` and `submit_plan` come last. The first of them are stored as started with the
+reply itself, unless somebody must be asked first. After a restart:
 
     queued      run
     started     a call whose effect is a store verb is called again under its operation
@@ -12,32 +13,51 @@ reply; `idle` and `submit_plan` come last. After a restart:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any, TypeVar
 
 from bullpen.agent.agent import Agent
-from bullpen.agent.dispatch import CallContext, Prepared, check_rights, prepare, run_tool, text_of
+from bullpen.agent.dispatch import CallContext, Prepared, check_rights, may_begin_unasked, prepare, run_tool, text_of
 from bullpen.agent.subagent import run_subagent
 from bullpen.agent.watching import Interrupted, watched
-from bullpen.domain.transcript import CallState, ToolCall, Turn, TurnKind
+from bullpen.domain.prompt import CallPart
+from bullpen.domain.transcript import INTERRUPTED_TEXT, CallState, ToolCall, Turn, TurnKind
 from bullpen.errors import ToolError
 from bullpen.tool import ToolOutput
+
+T = TypeVar("T")
+Ready = tuple[T, Prepared | ToolError]
+"""A call, and what it comes to: the tool that is to run, or why there is none."""
 
 CUT_OFF = "interrupted by the human; what it had begun was stopped: look before you repeat"
 NOT_BEGUN = "not begun: the human interrupted"
 
 
 async def run_open_calls(agent: Agent) -> None:
-    """Everything that is queued, and what an older incarnation had begun. What the loop is to do after it is noted in
-    the agent and its counters."""
+    """Everything that is queued or has just begun here, and what an older incarnation had begun. What the loop is to do
+    after it is noted in the agent and its counters."""
     calls = await agent.store.list_calls(agent.team.id, agent.member.name, open_only=True)
     if not calls:
         return
-    await _settle_begun(agent, [call for call in calls if call.state is CallState.STARTED])
-    queued = [call for call in calls if call.state is CallState.QUEUED]
-    for batch in _batches(agent, queued):
+    await _settle_begun(agent, [call for call in calls if not _is_to_run(agent, call)])
+    ours = sorted((call for call in calls if _is_to_run(agent, call)), key=lambda call: (call.turn_seq, call.position))
+    for batch in _batches([(call, _prepared(agent, call)) for call in ours]):
         if await _run_batch(agent, batch):
             return
+
+
+def _is_to_run(agent: Agent, call: ToolCall) -> bool:
+    return call.state is CallState.QUEUED or call.call_id in agent.begun
+
+
+def choose_first(agent: Agent, calls: Sequence[CallPart]) -> frozenset[str]:
+    """Which calls of a reply begin with it: its first batch, as far as nobody has to be asked."""
+    prepared = [(call, _try_to_prepare(agent, call.name, call.arguments, call.problem)) for call in calls]
+    first = next(_batches(prepared), [])
+    return frozenset(
+        call.call_id for call, ready in first if isinstance(ready, Prepared) and may_begin_unasked(agent, ready)
+    )
 
 
 def has_open_calls(turns: Sequence[Turn]) -> bool:
@@ -58,9 +78,13 @@ async def _settle_begun(agent: Agent, begun: Sequence[ToolCall]) -> None:
             await _finish(agent, call, await run_tool(_context(agent, call), prepared), prepared.remarks)
     if begun:
         await agent.store.interrupt_calls(agent.ref)
+    for call in begun:
+        # Begun in this incarnation, and lost with the store's connection: then nobody knows either.
+        if call.incarnation == agent.member.incarnation:
+            await agent.store.finish_call(agent.ref, call.call_id, INTERRUPTED_TEXT, is_error=True)
 
 
-async def _run_batch(agent: Agent, batch: Sequence[ToolCall]) -> bool:
+async def _run_batch(agent: Agent, batch: Sequence[Ready[ToolCall]]) -> bool:
     """True if somebody cut it off: then the rest of the reply is not begun."""
     try:
         await watched(agent, _run_together(agent, batch))
@@ -72,25 +96,28 @@ async def _run_batch(agent: Agent, batch: Sequence[ToolCall]) -> bool:
     return False
 
 
-async def _run_together(agent: Agent, batch: Sequence[ToolCall]) -> None:
+async def _run_together(agent: Agent, batch: Sequence[Ready[ToolCall]]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
-            for call in batch:
-                group.create_task(_run(agent, call))
+            for call, prepared in batch:
+                group.create_task(_run(agent, call, prepared))
     except BaseExceptionGroup as failures:
         # What is raised past a tool is never the tool's: one of them says it all (LeaseLost, StoreUnavailable, …).
         raise failures.exceptions[0] from None
 
 
-async def _run(agent: Agent, call: ToolCall) -> None:
+async def _run(agent: Agent, call: ToolCall, prepared: Prepared | ToolError) -> None:
     context = _context(agent, call)
     try:
-        prepared = _prepare(agent, call)
-        await check_rights(context, prepared)
+        if isinstance(prepared, ToolError):
+            raise prepared
+        if call.call_id not in agent.begun:
+            await check_rights(context, prepared)
     except ToolError as error:
         await agent.store.finish_call(agent.ref, call.call_id, str(error), is_error=True)
         return
-    await agent.store.start_call(agent.ref, call.call_id)
+    if call.call_id not in agent.begun:
+        await agent.store.start_call(agent.ref, call.call_id)
     await _finish(agent, call, await run_tool(context, prepared), prepared.remarks)
 
 
@@ -107,34 +134,26 @@ async def _finish(agent: Agent, call: ToolCall, output: ToolOutput, remarks: tup
     await agent.store.finish_call(agent.ref, call.call_id, text_of(output, remarks), is_error=output.is_error)
 
 
-def _batches(agent: Agent, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-    ordered = sorted(calls, key=lambda call: (_runs_last(agent, call), call.turn_seq, call.position))
-    for reads, group in groupby(ordered, key=lambda call: _only_reads(agent, call)):
+def _batches(calls: Sequence[Ready[T]]) -> Iterator[list[Ready[T]]]:
+    ordered = sorted(calls, key=lambda ready: isinstance(ready[1], Prepared) and ready[1].tool.runs_last)
+    for reads, group in groupby(
+        ordered, key=lambda ready: isinstance(ready[1], Prepared) and ready[1].tool.is_read_only
+    ):
         if reads:
             yield list(group)
         else:
             yield from ([call] for call in group)
 
 
-def _only_reads(agent: Agent, call: ToolCall) -> bool:
-    prepared = _prepared(agent, call)
-    return isinstance(prepared, Prepared) and prepared.tool.is_read_only
-
-
-def _runs_last(agent: Agent, call: ToolCall) -> bool:
-    prepared = _prepared(agent, call)
-    return isinstance(prepared, Prepared) and prepared.tool.runs_last
-
-
 def _prepared(agent: Agent, call: ToolCall) -> Prepared | ToolError:
+    return _try_to_prepare(agent, call.name, call.arguments, _problem(agent, call))
+
+
+def _try_to_prepare(agent: Agent, name: str, arguments: Mapping[str, Any], problem: str | None) -> Prepared | ToolError:
     try:
-        return _prepare(agent, call)
+        return prepare(agent.toolbox, name, arguments, problem)
     except ToolError as error:
         return error
-
-
-def _prepare(agent: Agent, call: ToolCall) -> Prepared:
-    return prepare(agent.toolbox, call.name, call.arguments, _problem(agent, call))
 
 
 def _problem(agent: Agent, call: ToolCall) -> str | None:

@@ -23,7 +23,7 @@ from bullpen.domain.prompt import ChatMessage, TextPart, UserMessage
 from bullpen.domain.request import RequestStatus
 from bullpen.domain.transcript import TurnKind
 from bullpen.errors import ProviderError
-from bullpen.tools.render import task_frame
+from bullpen.tools.handover import hand_over
 from bullpen.tools.seen import FilesSeen
 
 RECENT_FILES = 10
@@ -79,8 +79,7 @@ async def _state(agent: Agent) -> str:
     parts = [f"<roster>{roster_text(agent.member, await store.list_members(team_id))}</roster>"]
     task = await agent.find_task()
     if task is not None:
-        blockers = [await store.get_task(team_id, number) for number in task.blocked_by]
-        parts.append(task_frame(task, blockers))
+        parts.append(await hand_over(store, task))
     parts += [
         f'<request id="{request.id}" kind="{request.kind}" from="{escape(request.asker)}" '
         f'to="{escape(request.asked)}">{escape(request.content)}</request>'

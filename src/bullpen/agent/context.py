@@ -31,12 +31,14 @@ from bullpen.domain.prompt import (
 )
 from bullpen.domain.transcript import INTERRUPTED_TEXT, Turn, TurnKind
 
-_ROLES = {
+_ROLES: Mapping[str, str] = {
     TurnKind.USER: "user",
     TurnKind.MAIL: "user",
     TurnKind.TOOL_RESULT: "user",
     TurnKind.ASSISTANT: "assistant",
 }
+# They say how others are to be seen.
+_SHAPING = frozenset({TurnKind.COMPACTION, TurnKind.PRUNING})
 
 
 def build_context(turns: Sequence[Turn]) -> tuple[ChatMessage, ...]:
@@ -59,6 +61,36 @@ def build_context(turns: Sequence[Turn]) -> tuple[ChatMessage, ...]:
             pending = []
     _close_calls(messages, pending)
     return tuple(messages)
+
+
+class Context:
+    """`build_context` of a transcript that grows: what stands before its last reply is made once, and is the same
+    objects from request to request."""
+
+    def __init__(self) -> None:
+        self._head: tuple[ChatMessage, ...] = ()
+        self._made = 0
+        self._last: Turn | None = None
+
+    def build(self, turns: Sequence[Turn]) -> tuple[ChatMessage, ...]:
+        cut = _last_reply(turns)
+        if any(turn.kind in _SHAPING for turn in turns[cut:]):
+            return build_context(turns)
+        if not self._holds(turns, cut):
+            self._head, self._made = (), 0
+        head = _joined(self._head, build_context(turns[self._made : cut]))
+        whole = None if head is None else _joined(head, build_context(turns[cut:]))
+        if head is None or whole is None:
+            return build_context(turns)
+        self._head, self._made, self._last = head, cut, turns[cut - 1] if cut else None
+        return whole
+
+    def _holds(self, turns: Sequence[Turn], cut: int) -> bool:
+        """Is what was made still how these turns begin?"""
+        if not self._made:
+            return True
+        is_same = self._made <= cut and turns[self._made - 1] is self._last
+        return is_same and not any(turn.kind in _SHAPING for turn in turns[self._made : cut])
 
 
 def last_compaction(turns: Sequence[Turn]) -> Turn | None:
@@ -94,12 +126,27 @@ def _groups(turns: Iterable[Turn]) -> Iterable[tuple[str, list[Turn]]]:
     """Neighbours of one role; replies that follow one another stay apart only if a user turn is between them."""
     group: list[Turn] = []
     for turn in turns:
-        if group and _ROLES[TurnKind(turn.kind)] != _ROLES[TurnKind(group[0].kind)]:
-            yield _ROLES[TurnKind(group[0].kind)], group
+        if group and _ROLES[turn.kind] != _ROLES[group[0].kind]:
+            yield _ROLES[group[0].kind], group
             group = []
         group.append(turn)
     if group:
-        yield _ROLES[TurnKind(group[0].kind)], group
+        yield _ROLES[group[0].kind], group
+
+
+def _last_reply(turns: Sequence[Turn]) -> int:
+    """Where the last reply begins, together with those that follow one another up to it; 0 if there is none."""
+    for place in range(len(turns) - 1, -1, -1):
+        if turns[place].kind == TurnKind.ASSISTANT:
+            while place and _ROLES.get(turns[place - 1].kind) != "user":
+                place -= 1
+            return place
+    return 0
+
+
+def _joined(head: tuple[ChatMessage, ...], tail: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...] | None:
+    """None where the tail would have to be merged into the head."""
+    return None if head and tail and type(head[-1]) is type(tail[0]) else (*head, *tail)
 
 
 # -- messages -----------------------------------------------------------------------------

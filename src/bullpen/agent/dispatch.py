@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bullpen.agent.agent import Agent
-from bullpen.agent.permission import obtain_permission
+from bullpen.agent.hooks import pass_hooks
+from bullpen.agent.permission import is_allowed_unasked, obtain_permission
+from bullpen.domain.hook import Hook
 from bullpen.domain.member import MemberRef
-from bullpen.domain.task import TaskStatus
+from bullpen.domain.task import Task, TaskStatus
 from bullpen.errors import BullpenError, LeaseLost, NotFound, SandboxUnavailable, StoreUnavailable, ToolError
 from bullpen.tool import Changes, Tool, ToolContext, ToolOutput
 from bullpen.tools.arguments import read_arguments
@@ -41,6 +43,7 @@ class CallContext:
         self.member = agent.member
         self.workspace = agent.workspace
         self.sandbox = agent.sandbox
+        self.worktree = agent.worktree
         self.settings = agent.tool_settings
         self.is_gated = agent.is_gated
 
@@ -50,6 +53,9 @@ class CallContext:
 
     def resource(self, kind: Callable[[ToolContext], T]) -> T:
         return self.agent.resource(kind, self)
+
+    async def pass_hooks(self, hook: Hook, task: Task) -> None:
+        await pass_hooks(self.agent, hook, task, self.operation_id)
 
     async def run_subagent(self, prompt: str, *, kind: str, model: str | None = None) -> str:
         return await self.run_kind(self, prompt, kind, model)
@@ -79,7 +85,7 @@ def prepare(toolbox: Toolbox, name: str, arguments: Mapping[str, Any], problem: 
 async def check_rights(context: CallContext, prepared: Prepared) -> None:
     """ToolError for what this member may not do now; waits for the human where the policy says ask."""
     tool = prepared.tool
-    if context.is_gated and not _may_while_gated(context, tool):
+    if context.is_gated and not _may_while_gated(context.agent, tool):
         raise ToolError(
             f"{tool.name} changes things and your plan is not approved yet: hand one in with submit_plan and wait"
         )
@@ -88,27 +94,41 @@ async def check_rights(context: CallContext, prepared: Prepared) -> None:
         await obtain_permission(context.agent, "check", {"command": check}, f"{context.operation_id}/check")
 
 
-def _may_while_gated(context: CallContext, tool: Tool) -> bool:
+def may_begin_unasked(agent: Agent, prepared: Prepared) -> bool:
+    """Whether `check_rights` would have nothing to ask, neither the store nor the human, and nothing to refuse."""
+    return (
+        (not agent.is_gated or _may_while_gated(agent, prepared.tool))
+        and is_allowed_unasked(agent, prepared.tool.name, prepared.arguments)
+        and not _may_run_a_check(agent, prepared)
+    )
+
+
+def _may_while_gated(agent: Agent, tool: Tool) -> bool:
     if tool.name == "bash":
         # There it runs with the workspace mounted read-only; elsewhere nobody need be asked for it.
-        return context.sandbox.guarantees.files_confined
+        return agent.sandbox.guarantees.files_confined
     return tool.changes is Changes.NOTHING or tool.name in _ALLOWED_WHILE_GATED
 
 
 async def _check_to_be_run(context: CallContext, prepared: Prepared) -> str | None:
     """Where commands are not confined, the check of a task asks like any other command."""
-    arguments = prepared.arguments
-    if context.sandbox.guarantees.files_confined or arguments.get("status") != TaskStatus.COMPLETED:
+    if not _may_run_a_check(context.agent, prepared):
         return None
     try:
-        task = await context.store.get_task(context.team.id, arguments["taskId"])
+        task = await context.store.get_task(context.team.id, prepared.arguments["taskId"])
     except NotFound:
         return None
     return task.check
 
 
+def _may_run_a_check(agent: Agent, prepared: Prepared) -> bool:
+    is_confined = agent.sandbox.guarantees.files_confined
+    return not is_confined and prepared.arguments.get("status") == TaskStatus.COMPLETED
+
+
 async def run_tool(context: CallContext, prepared: Prepared) -> ToolOutput:
     """The output, with errors as results."""
+    await context.agent.house.confirm()
     try:
         output = await prepared.tool.run(context, prepared.arguments)
     except (LeaseLost, StoreUnavailable):

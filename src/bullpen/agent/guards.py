@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bullpen.domain.message import Message, Origin
-from bullpen.domain.transcript import Turn, TurnKind
+from bullpen.domain.transcript import INTERRUPTED_TEXT, Turn, TurnKind
 
 TOLD_AFTER = 3
 STOPPED_AFTER = 5
@@ -37,6 +37,9 @@ def find_repetition(turns: Sequence[Turn], *, since_seq: int = 0) -> Repetition:
             for part in reversed(turn.content["parts"]):
                 if part["type"] != "call" or part["call_id"] not in results:
                     continue
+                if results[part["call_id"]] == INTERRUPTED_TEXT:
+                    # It died with its process, however often: that is nobody's circle.
+                    return Repetition(count, "" if last is None else last[0])
                 made = (part["name"], part["arguments"], results[part["call_id"]])
                 if last is not None and made != last:
                     return Repetition(count, last[0])

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from bullpen.agent.governor import Governor
+from bullpen.agent.prospects import Prospects
 from bullpen.config import Settings
-from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef
+from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef, Team
+from bullpen.domain.trunk import Trunk
 from bullpen.errors import BullpenError, UsageError
 from bullpen.provider import Provider
 from bullpen.providers import default_model, open_provider
 from bullpen.store import Bell, Store
+from bullpen.workspaces.mirror import Mirror
 
 Listener = Callable[[MemberRef, str], None]
 
@@ -60,23 +64,42 @@ class Models:
         self._providers.clear()
 
 
+async def _agree() -> None:
+    """Nobody else could be it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """`hidden` are the store's own places; `ledger` says who of this process wrote which file last; `on_text` hears
-    what models say while they say it; `model` is for whom nothing else says which; `successors` are the teams in which
-    leads of this process went on, by the team that they left."""
+    """`workspace` None: each team works where it did before; `hidden` are the store's own places; `ledger` says who of
+    this process wrote which file last; `mirrors` are the repositories elsewhere with which it works, by their URL;
+    `on_text` hears what models say while they say it; `model` is for whom nothing else says which; `successors` are
+    the teams in which leads of this process went on, by the team that they left; `told` is what the human was told once
+    already; `confirm` is asked just before each call of a model or tool, and raises LeaseLost where others may be these
+    members by now."""
 
     store: Store
     models: Models
-    workspace: Path
+    workspace: Path | None
     state_directory: Path
     model: str | None = None
     hidden: tuple[Path, ...] = ()
     is_interactive: bool = True
     on_text: Listener | None = None
     ledger: dict[str, tuple[str, float]] = field(default_factory=dict)
+    mirrors: dict[str, Mirror] = field(default_factory=dict)
     successors: dict[int, int] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+    prospects: Prospects = field(default_factory=Prospects)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    confirm: Callable[[], Awaitable[None]] = _agree
+    _settings: dict[int, tuple[Mapping[str, Any], Settings]] = field(default_factory=dict)
+
+    def settings_of(self, team: Team) -> Settings:
+        """Read once for all its members here."""
+        known = self._settings.get(team.id)
+        if known is None or known[0] != team.settings:
+            known = self._settings[team.id] = (team.settings, Settings.from_mapping(team.settings))
+        return known[1]
 
     def check_open(self) -> None:
         """Between two turns: Resting when this process hosts nobody any more."""
@@ -94,6 +117,23 @@ class House:
                 wait.cancel()
             await asyncio.wait({ringing, closing})
         self.check_open()
+
+    def mirror_of(self, url: str) -> Mirror:
+        return self.mirrors.setdefault(url, Mirror(url, self.state_directory))
+
+    def workspace_of(self, team: Team) -> Path:
+        """Where members of this team work on this machine; where this process was started, if each has a clone of its
+        own. UsageError where that is not known, or not there."""
+        if self.workspace is not None:
+            return self.workspace
+        if (trunk := Trunk.of(team.settings)) is not None and trunk.is_remote:
+            return Path.cwd()
+        if team.workspace is None or not Path(team.workspace).is_dir():
+            where = (
+                f"{team.workspace}, where team {team.name} works, is not there" if team.workspace else "no workspace"
+            )
+            raise UsageError(f"{where} on {socket.gethostname()}: start its worker with --workspace DIR")
+        return Path(team.workspace)
 
     def open_model(self, member: Member, settings: Settings) -> Provider:
         """The member's own, its role's, the team's, this worker's, or what the keys that are set decide."""

@@ -17,6 +17,9 @@ from bullpen.domain.task import Task
 from bullpen.tools.project import Instructions, Role
 from bullpen.tools.skill import Skill
 
+# Of a larger team not everybody is named: each would be sent with every request of each.
+MAX_NAMED = 50
+
 
 @cache
 def prompt_text(name: str) -> str:
@@ -35,10 +38,15 @@ def system_prompt(
     instructions: Sequence[Instructions] = (),
     skills: Sequence[Skill] = (),
     role: Role | None = None,
+    is_apart: bool = False,
 ) -> str:
     """Identity first, then how to work, then what the project says of itself."""
     kind = "lead" if member.kind is MemberKind.LEAD else "teammate"
     parts = [opening_line(member, team), prompt_text(kind), prompt_text("both"), f"Working directory: {workspace}"]
+    if member.plan_required:
+        parts.append(prompt_text("plan"))
+    if is_apart:
+        parts.append(prompt_text("apart"))
     if role is not None and role.prompt:
         parts.append(f'<role name="{escape(role.name)}">\n{role.prompt.strip()}\n</role>')
     parts += [f'<project path="{escape(str(item.path))}">\n{item.text.strip()}\n</project>' for item in instructions]
@@ -64,4 +72,6 @@ def roster_text(member: Member, members: Iterable[Member]) -> str:
         if other.key != member.key and other.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL)
     ]
     lead = "You are the lead." if member.kind is MemberKind.LEAD else "The lead is `lead`."
+    if (more := len(others) - MAX_NAMED) > 0:
+        others[MAX_NAMED:] = [f"and {more} more (list_teammates names them)"]
     return f"{lead} Teammates: {', '.join(others) or 'none yet'}. The human is `user`."

@@ -6,8 +6,9 @@
 The same loop for the lead and for teammates; the lead claims nothing and never times
 out. Whatever is decided here is decided from the store, so that any process can go on:
 `counters["phase"]` is the number of the open work phase, `held` which task it rests with,
-`briefed` which prompt it was given, `waits` the request whose answer it waits for, `unanswered`
-why its model could not be asked, `failed` why it could not go on otherwise.
+`apart` for which task the files of its worktree are, `briefed` which prompt it was given,
+`waits` the request whose answer it waits for, `unanswered` why its model could not be
+asked, `failed` why it could not go on otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import asyncio
 
 from bullpen.agent.agent import Agent
+from bullpen.agent.apart import begin_apart, hand_in, save_apart
 from bullpen.agent.calls import has_open_calls, run_open_calls
+from bullpen.agent.hooks import is_kept_up
 from bullpen.agent.identity import roster_text
 from bullpen.agent.turn import Ending, take_turn
 from bullpen.domain.member import Autonomy, MemberStatus
@@ -27,13 +30,17 @@ from bullpen.domain.transcript import TurnKind
 from bullpen.errors import Conflict, ShuttingDown
 from bullpen.sandbox import ProcessIdentity
 from bullpen.store import Bell
+from bullpen.stores.life import boot_id
 from bullpen.tools.backgrounds import Backgrounds
-from bullpen.tools.render import task_frame
+from bullpen.tools.handing_in import FOR_TASK
+from bullpen.tools.handover import hand_over
 
 # What wakes the lead is gathered for so long: one turn for a burst of mail.
 GATHERING_SECONDS = 0.5
 # The idle clock is read so often in one time-out, to see whether it may run.
 CLOCK_READINGS = 6
+# While it stands still, so often.
+STILL_READINGS = 2
 
 REMINDER = (
     "Your task is still open. Finish it (TaskUpdate status completed, with its result), fail it and say what you "
@@ -72,7 +79,7 @@ async def recover(agent: Agent) -> None:
     known = [
         ProcessIdentity(pid=one.pid, start_ticks=one.start_ticks)
         for one in running
-        if one.pid is not None and one.start_ticks is not None
+        if one.boot_id == boot_id() and one.pid is not None and one.start_ticks is not None
     ]
     if agent.member.incarnation > 1:
         # It looks at every process of the machine; who was never hosted before left none.
@@ -106,12 +113,27 @@ async def work(agent: Agent) -> None:
         if agent.has_moved:
             return
         if ending is None:
+            await save_apart(agent)
             continue
         task = None if agent.is_lead else await agent.find_task()
-        if task is None or not ending.may_be_reminded or agent.counters.get("reminded"):
+        if task is not None and task.submission is None and _may_be_reminded(agent, ending):
+            await agent.tell(REMINDER, reminded=1)
+        elif await _is_over(agent, ending, task):
             break
-        await agent.tell(REMINDER, reminded=1)
+    if task is not None:
+        await save_apart(agent, at_once=True)
     await _end_phase(agent, ending, task)
+
+
+async def _is_over(agent: Agent, ending: Ending, task: Task | None) -> bool:
+    """Not if a hook keeps it up, or what it made does not merge: it has been told then."""
+    if not agent.is_lead and ending.may_be_refused and await is_kept_up(agent, ending.why, task):
+        return False
+    return bool(ending.unanswered) or await hand_in(agent, task, ending.text)
+
+
+def _may_be_reminded(agent: Agent, ending: Ending) -> bool:
+    return ending.may_be_reminded and not agent.counters.get("reminded")
 
 
 async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
@@ -126,8 +148,10 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
             "phases": agent.counters.get("phase"),
             "turns": None,
             "reminded": None,
+            "kept_up": None,
             "checkpoint": None,
             "repeated": None,
+            "conflicts": None,
             "crashes": None,
             "ending": None,
             "task": None,
@@ -177,8 +201,8 @@ async def rest(agent: Agent) -> bool:
         if found is not None:
             return found
         if not agent.is_lead:
-            # Who is idle costs no memory: its transcript is in the store, and read again when it begins.
-            agent.turns = []
+            # Who is idle costs no memory.
+            agent.forget()
         if not await clock.wait(agent.bell) and not await _stays(agent):
             return False
 
@@ -238,7 +262,7 @@ async def _claim(agent: Agent) -> bool:
         return False
     if task is None:
         return False
-    await _begin_with_task(agent, task)
+    await _begin_with_task(agent, task, is_new=True)
     return True
 
 
@@ -252,19 +276,25 @@ async def _is_assigned_something(agent: Agent) -> bool:
 async def _begin_with_mail(agent: Agent) -> None:
     if agent.is_lead and agent.turns:
         await asyncio.sleep(GATHERING_SECONDS)
-    await _begin(agent, [], task=None)
+    await _begin(agent, await _begin_without_task(agent), task=None)
 
 
-async def _begin_with_task(agent: Agent, task: Task) -> None:
-    blockers = [await agent.store.get_task(agent.team.id, number) for number in task.blocked_by]
-    await _begin(agent, [task_frame(task, blockers)], task=task)
+async def _begin_without_task(agent: Agent) -> list[str]:
+    """Who holds a task goes on with its files as they are."""
+    holds = not agent.is_lead and agent.counters.get("held") and await agent.find_task()
+    return [] if holds else await begin_apart(agent, is_new_task=False)
+
+
+async def _begin_with_task(agent: Agent, task: Task, *, is_new: bool = False) -> None:
+    apart = await begin_apart(agent, is_new_task=True) if is_new else []
+    await _begin(agent, [await hand_over(agent.store, task), *apart], task=task)
 
 
 async def _begin_with_prompt(agent: Agent) -> bool:
     """The prompt is the work only where the board has nothing that could become its."""
     if not has_unread_prompt(agent.member) or await agent.store.has_prospects(agent.ref):
         return False
-    await _begin(agent, [], task=None)
+    await _begin(agent, await _begin_without_task(agent), task=None)
     return True
 
 
@@ -295,6 +325,8 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
         "failed": None,
         "ending": None,
     }
+    if task is not None:
+        counters[FOR_TASK] = task.id
     texts = [*opening, *parts]
     if texts:
         await agent.tell("\n\n".join(texts), **counters)
@@ -320,12 +352,16 @@ class _IdleClock:
         limit = self._agent.settings.idle.timeout_seconds
         if self._agent.is_lead or not limit or self._agent.settings.idle.on_timeout == "stay":
             return await bell.wait()
+        readings = CLOCK_READINGS
         while self._left > 0:
-            step = min(limit / CLOCK_READINGS, self._left)
+            step = min(limit / readings, self._left)
             if await bell.wait(step):
                 return True
             if await self._stands_still():
-                self._left = limit
+                # It begins anew however soon that is seen to be over.
+                self._left, readings = limit, STILL_READINGS
+            elif readings == STILL_READINGS:
+                readings = CLOCK_READINGS
             else:
                 self._left -= step
         self._left = limit
@@ -335,7 +371,11 @@ class _IdleClock:
         agent = self._agent
         if agent.counters.get("waits") or (agent.counters.get("held") and await agent.find_task()):
             return True
-        return await agent.store.has_prospects(agent.ref)
+        return await agent.house.prospects.has_any(agent.member, agent.store, self._young_seconds)
+
+    @property
+    def _young_seconds(self) -> float:
+        return self._agent.settings.idle.timeout_seconds / CLOCK_READINGS
 
 
 async def _stays(agent: Agent) -> bool:

@@ -41,6 +41,11 @@ async def obtain_permission(agent: Agent, tool: str, arguments: Mapping[str, Any
         remember(agent.house.state_directory, str(request.payload.get("pattern", "")))
 
 
+def is_allowed_unasked(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether `obtain_permission` would return at once."""
+    return _decide(agent, tool, arguments, ()).verdict is Verdict.ALLOW
+
+
 def _decide(agent: Agent, tool: str, arguments: Mapping[str, Any], granted: Sequence[str]) -> Decision:
     return decide(
         tool,

@@ -6,6 +6,8 @@ other. What it spends is reserved and settled like every request of its member.
 
 from __future__ import annotations
 
+from typing import Any
+
 from bullpen.agent.asking import ask
 from bullpen.agent.dispatch import CallContext, check_rights, prepare, run_tool, text_of
 from bullpen.agent.identity import prompt_text
@@ -23,9 +25,10 @@ async def run_subagent(context: CallContext, prompt: str, kind: str, model: str 
     toolbox = toolbox_for(kind)
     system = f"{prompt_text('subagent')}\n\nKind: {kind}. Working directory: {agent.workspace}"
     messages: list[ChatMessage] = [UserMessage((TextPart(prompt),))]
+    memo: dict[Any, Any] = {}
     for turn in range(MAX_TURNS):
         reply, settlement = await ask(
-            agent, messages, purpose="subagent", system=system, tools=toolbox.specs(), provider=provider
+            agent, messages, purpose="subagent", system=system, tools=toolbox.specs(), provider=provider, memo=memo
         )
         await agent.store.settle(agent.ref, settlement)
         messages.append(reply.message)

@@ -12,9 +12,9 @@ from typing import Any
 
 from bullpen.agent.agent import Agent
 from bullpen.agent.asking import ask
-from bullpen.agent.calls import has_open_calls, run_open_calls, with_fresh_ids
+from bullpen.agent.calls import choose_first, has_open_calls, run_open_calls, with_fresh_ids
 from bullpen.agent.compaction import compact, keep_within_limits
-from bullpen.agent.context import build_context, decode_reply, encode_reply
+from bullpen.agent.context import decode_reply, encode_reply
 from bullpen.agent.guards import STOPPED_AFTER, TOLD_AFTER, find_repetition, last_exchange
 from bullpen.agent.memory import context_tokens
 from bullpen.agent.watching import Interrupted, watched
@@ -50,15 +50,17 @@ class Ending:
         """Of a task that is still open: only one that just stopped."""
         return self.why == "no_tool_use"
 
+    @property
+    def may_be_refused(self) -> bool:
+        """By a hook: only of one that would idle because it wants to."""
+        is_own_wish = self.why in ("no_tool_use", "idle_tool", "awaiting_messages", "awaiting_tasks")
+        return is_own_wish and self.leaves is None and self.waits_for is None
+
 
 async def take_turn(agent: Agent) -> Ending | None:
     """None: it goes on."""
-    try:
-        if has_open_calls(agent.turns):
-            await run_open_calls(agent)
-            await agent.load()
-    except ShuttingDown:
-        return Ending(why="idle_tool", leaves="asked")
+    if ending := await _finish_calls(agent):
+        return ending
     if agent.has_moved:
         return None
     await agent.refresh()
@@ -83,6 +85,18 @@ async def take_turn(agent: Agent) -> Ending | None:
     except ProviderError as error:
         return await _give_up(agent, error)
     await _record(agent, reply, settlement)
+    # What is stored as begun runs now, whatever the loop would look at first.
+    return await _finish_calls(agent) if agent.begun else None
+
+
+async def _finish_calls(agent: Agent) -> Ending | None:
+    """Those of the last reply that have no result yet."""
+    try:
+        if has_open_calls(agent.turns):
+            await run_open_calls(agent)
+            await agent.load()
+    except ShuttingDown:
+        return Ending(why="idle_tool", leaves="asked")
     return None
 
 
@@ -213,7 +227,9 @@ async def _ask(agent: Agent) -> tuple[Reply, Settlement]:
 async def _ask_once(agent: Agent) -> tuple[Reply, Settlement]:
     listener = agent.house.on_text
     on_text = None if listener is None else lambda text: listener(agent.ref, text)
-    return await ask(agent, build_context(agent.turns), input_tokens=_input_tokens(agent), on_text=on_text)
+    return await ask(
+        agent, agent.context.build(agent.turns), input_tokens=_input_tokens(agent), on_text=on_text, memo=agent.memo
+    )
 
 
 def _input_tokens(agent: Agent) -> int | None:
@@ -226,6 +242,8 @@ async def _record(agent: Agent, reply: Reply, settlement: Settlement) -> None:
     """The reply with its calls, what it cost, and how far the phase is: one step."""
     message = _with_unique_calls(agent, reply.message, agent.last_seq + 1)
     calls = [part for part in message.parts if isinstance(part, CallPart)]
+    # A worker that leaves begins nothing: whoever comes next finds the calls queued, and runs them.
+    agent.begun = frozenset() if agent.house.closing.is_set() else choose_first(agent, calls)
     content = {
         "parts": encode_reply(message),
         "stop_reason": reply.stop_reason,
@@ -235,7 +253,15 @@ async def _record(agent: Agent, reply: Reply, settlement: Settlement) -> None:
     await agent.record(
         TurnKind.ASSISTANT,
         content,
-        calls=[NewCall(call_id=call.call_id, name=call.name, arguments=call.arguments) for call in calls],
+        calls=[
+            NewCall(
+                call_id=call.call_id,
+                name=call.name,
+                arguments=call.arguments,
+                is_started=call.call_id in agent.begun,
+            )
+            for call in calls
+        ],
         counters={"turns": int(agent.counters.get("turns", 0)) + 1, "seen_at": agent.asked_at},
         settlement=settlement,
     )

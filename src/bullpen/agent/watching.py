@@ -58,3 +58,6 @@ async def _end(task: asyncio.Future[Any]) -> None:
         task.cancel()
         # Not awaited itself: a cancellation of ours must not be taken for its own.
         await asyncio.wait({task})
+    if not task.cancelled():
+        # Looked at, so that nobody is told of a fault that was cut off together with what it was in.
+        task.exception()

@@ -16,12 +16,20 @@ SECTIONS = {
         "run": Entry("Give a new team a goal, and watch it work.", imported("bullpen.cli.commands.run:run")),
         "chat": Entry("Talk with the lead while the team works.", imported("bullpen.cli.commands.chat:chat")),
         "resume": Entry("Go on with a team that rests or crashed.", imported("bullpen.cli.commands.run:resume")),
+        "worker": Entry(
+            "Host members of a shared store on this machine.", imported("bullpen.cli.commands.worker:worker")
+        ),
     },
     "Look": {
         "watch": Entry("Look on while a team works.", imported("bullpen.cli.commands.watch:watch")),
         "log": Entry("What a member said, did and was told.", imported("bullpen.cli.commands.log:log")),
         "cost": Entry("What was spent, by whom, against the budget.", imported("bullpen.cli.commands.cost:cost")),
         "events": Entry("The team's log: what happened, in order.", imported("bullpen.cli.commands.event:events")),
+    },
+    "Bring it home": {
+        "diff": Entry("What a team made.", imported("bullpen.cli.commands.diff:diff")),
+        "apply": Entry("Take what a team made, or give it back.", imported("bullpen.cli.commands.apply:apply")),
+        "clean": Entry("Remove what finished teams left in git.", imported("bullpen.cli.commands.clean:clean")),
     },
     "Take part": {
         "task": Entry("The board: add, list, show, update, claim, done.", imported("bullpen.cli.commands.task:branch")),
@@ -43,6 +51,7 @@ SECTIONS = {
     "Set up": {
         "init": Entry("Write a commented bullpen.toml.", imported("bullpen.cli.commands.config:init")),
         "config": Entry("Which settings are in force, and from where.", imported("bullpen.cli.commands.config:config")),
+        "migrate": Entry("Bring the tables of the store up to date.", imported("bullpen.cli.commands.migrate:migrate")),
     },
 }
 COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}

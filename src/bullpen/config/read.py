@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from bullpen.config.settings import MAX_COUNT, Allowed, Settings, Teammate
+from bullpen.domain.member import LABEL_PATTERN
 from bullpen.domain.text import NAME_PATTERN, RESERVED_NAMES, name_key, normalise_role
 from bullpen.errors import UsageError
 
@@ -28,7 +29,12 @@ _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 _PLAIN = Allowed("")
 _PATTERN = re.compile(r"[A-Za-z_*][\w*-]*|(bash|check):\s*\S.*", re.ASCII | re.DOTALL | re.IGNORECASE)
-_LISTS = {"variable": "a list of names of variables", "pattern": 'a list of patterns such as "bash:git push"'}
+_LISTS = {
+    "variable": "a list of names of variables",
+    "pattern": 'a list of patterns such as "bash:git push"',
+    "command": "a command or a list of commands",
+    "label": 'a list of labels such as "gpu"',
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +165,10 @@ def _read_value(field: Described, value: Any, origin: Origin, path: Path) -> Any
     if field.is_optional and (value is None or value == "none"):
         return None
     given = value
-    if origin.is_text and isinstance(value, str):
+    if field.allowed.kind == "command" and isinstance(value, str):
+        # A comma is part of it, also where lists are written with commas.
+        value = [value]
+    elif origin.is_text and isinstance(value, str):
         value = _from_text(field.hint, value)
     read = _accept(field, value)
     if read is None:
@@ -193,6 +202,8 @@ def _is_text(value: Any, allowed: Allowed) -> bool:
         return value.isascii() and value.isidentifier()
     if allowed.kind == "pattern":
         return bool(_PATTERN.fullmatch(value))
+    if allowed.kind == "label":
+        return bool(LABEL_PATTERN.fullmatch(value))
     return True
 
 

@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
     example: Any = None
     is_local: bool = False
     is_required: bool = False
-    kind: Literal["", "store", "model", "name", "variable", "pattern"] = ""
+    kind: Literal["", "store", "model", "name", "variable", "pattern", "command", "label"] = ""
 
 
 def setting(default: Any, about: str, **allowed: Any) -> Any:
@@ -107,6 +107,10 @@ class Budget:
     max_tokens: int | None = setting(None, "Tokens, read and written.", minimum=1, example=5_000_000)
     max_minutes: float | None = setting(None, "Minutes of a run.", minimum=0.01, example=60, maximum=MAX_SECONDS / 60)
     max_calls: int | None = setting(None, "Calls of the model (turns) of all members.", minimum=1, example=1000)
+    input_price_usd: float | None = setting(
+        None, "US dollars for a million tokens read, of a model whose list price is not known.", example=2
+    )
+    output_price_usd: float | None = setting(None, "The same for a million tokens written.", example=10)
     member: MemberBudget = field(default_factory=MemberBudget)
 
 
@@ -135,6 +139,20 @@ class SandboxSettings:
     )
     readable: tuple[str, ...] = setting(
         (), "Paths that commands see although they lie in something hidden.", example=["~/.config/tool"]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorktreeSettings:
+    """What each new worktree needs beside what git has."""
+
+    setup: str | None = setting(
+        None,
+        "Run once in each new worktree, in the sandbox but with network; it must exit 0.",
+        example="npm ci",
+    )
+    include: tuple[str, ...] = setting(
+        (), "Files that git does not have and that are copied into it; never committed.", example=[".env"]
     )
 
 
@@ -178,6 +196,49 @@ class ToolSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """Your own commands that look at a step of a member before it is made, and may refuse it.
+
+    Each gets the step as one JSON object on its standard input, runs outside the sandbox in the project's directory,
+    and refuses with an exit code other than 0: what it prints is told to the one concerned. Let it run nothing that
+    agents may have written: a test or a linter belongs into the check of a task, which stays in the sandbox.
+    """
+
+    task_created: tuple[str, ...] = setting(
+        (), "A member creates a task.", example=["~/hooks/has-a-check"], kind="command"
+    )
+    task_completed: tuple[str, ...] = setting(
+        (), "A member completes a task; before its check.", example=["~/hooks/has-a-result"], kind="command"
+    )
+    teammate_idle: tuple[str, ...] = setting(
+        (),
+        "A teammate has nothing more to do. Refused, it goes on: at most three times in one piece of work.",
+        example=["~/hooks/nothing-left"],
+        kind="command",
+    )
+    timeout_seconds: float = setting(
+        60.0,
+        "After so long a command is ended with all that it started. The task is refused then; who would idle, idles.",
+        minimum=0.1,
+        maximum=3600,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaySettings:
+    """The workers of `bullpen run --runner ray`: there are as many as members need."""
+
+    address: str | None = setting(
+        None, "HOST:PORT; none: RAY_ADDRESS, or the cluster that runs on this machine.", example="10.0.0.1:6379"
+    )
+    slots: int = setting(16, "How many teammates a worker hosts.", minimum=1, maximum=100_000)
+    min_workers: int = setting(1, "So many there are always.", minimum=0, maximum=100_000)
+    max_workers: int = setting(16, "More than this are not started.", minimum=1, maximum=100_000)
+    num_cpus: float = setting(1.0, "What Ray sets aside for each.", maximum=10_000)
+    idle_seconds: float = setting(30.0, "After so long those that nobody needs leave.", maximum=MAX_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Teammate:
     """A teammate that every new team begins with; any number of these tables."""
 
@@ -187,6 +248,9 @@ class Teammate:
     prompt: str = setting("", "Its standing instruction.", example="Write tests first.")
     autonomy: Autonomy = setting(Autonomy.AUTO, "`assigned`: it claims nothing by itself.")  # noqa: RUF009
     require_plan: bool = setting(False, "Until its plan is approved it may change nothing.")
+    labels: tuple[str, ...] = setting(
+        (), "Only a worker that has all of these hosts it.", example=["gpu"], kind="label"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +274,11 @@ class Settings:
         is_local=True,
         kind="store",
     )
+    isolation: Literal["auto", "worktree", "shared"] = setting(
+        "auto",
+        "`auto`: in a git repository each member works in a worktree of its own, elsewhere all in one directory. "
+        "`worktree`: apart or not at all. `shared`: all in one directory.",
+    )
     models: Mapping[str, str] = setting(
         {},
         "The model of a role; `lead` is one.",
@@ -222,9 +291,12 @@ class Settings:
     team: TeamSettings = field(default_factory=TeamSettings)
     budget: Budget = field(default_factory=Budget)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    worktree: WorktreeSettings = field(default_factory=WorktreeSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     tools: ToolSettings = field(default_factory=ToolSettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
+    ray: RaySettings = field(default_factory=RaySettings)
     teammates: tuple[Teammate, ...] = setting((), "The teammates that every new team begins with.")
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Where each key comes from that is not the default: a file's path, a variable's name, `flag` or `team`."""

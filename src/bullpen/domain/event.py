@@ -35,6 +35,7 @@ class EventKind(StrEnum):
     TASK_CHANGED = "TaskChanged"
     TASK_ASSIGNED = "TaskAssigned"
     TASK_CLAIMED = "TaskClaimed"
+    TASK_PASSED_OVER = "TaskPassedOver"
     TASK_RELEASED = "TaskReleased"
     TASK_RESERVED = "TaskReserved"
     TASK_CHECK_STARTED = "TaskCheckStarted"
@@ -54,12 +55,24 @@ class EventKind(StrEnum):
     TOOL_CALL_STARTED = "ToolCallStarted"
     TOOL_CALL_FINISHED = "ToolCallFinished"
     PHASE_ENDED = "PhaseEnded"
+    WORK_SUBMITTED = "WorkSubmitted"
+    WORK_TAKEN = "WorkTaken"
+    WORK_RELEASED = "WorkReleased"
+    WORK_INTEGRATED = "WorkIntegrated"
+    WORK_REFUSED = "WorkRefused"
+    WORK_WITHDRAWN = "WorkWithdrawn"
+    HOOK_REFUSED = "HookRefused"
+    FILE_WRITTEN_OUTSIDE = "FileWrittenOutside"
     BACKGROUND_STARTED = "BackgroundStarted"
     BACKGROUND_ENDED = "BackgroundEnded"
     MODEL_ANSWERED = "ModelAnswered"
     BUDGET_REFUSED = "BudgetRefused"
     BUDGET_WARNED = "BudgetWarned"
     BUDGET_WRITTEN_OFF = "BudgetWrittenOff"
+
+
+OBSERVED = frozenset({EventKind.HOOK_REFUSED, EventKind.FILE_WRITTEN_OUTSIDE})
+"""What a runtime sees in the world; every other fact is made true by the verb that records it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,18 +15,22 @@ can never both write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from bullpen.domain.text import name_key, normalise_role
+from bullpen.errors import UsageError
 
 LEAD = "lead"
 USER = "user"
 SYSTEM = "system"
 MAX_SECONDS = 10 * 365 * 86400.0
+# What a team remembers beside its settings, among them.
+WORKSPACE = "workspace"
 
 
 class MemberKind(StrEnum):
@@ -85,6 +89,8 @@ class Member:
     model: str | None = None
     prompt: str = ""
     autonomy: Autonomy = Autonomy.AUTO
+    labels: tuple[str, ...] = ()
+    """What a worker must have to host it, such as `gpu`."""
     plan_required: bool = False
     plan_digest: str | None = None
     shutdown_request_id: int | None = None
@@ -174,18 +180,27 @@ class Worker:
     schema_min: int = 1
     schema_max: int = 1
 
-    def may_host(self, team_id: int) -> bool:
-        """Does it take members of that team, if a slot is free? Some host only their own."""
+    def may_host(self, team_id: int, labels: Collection[str] = ()) -> bool:
+        """Does it take members of that team who want these labels, if a slot is free? Some host only their own."""
         teams = [label for label in self.labels if label.startswith(_TEAM_LABEL)]
-        return self.slots > 0 and (not teams or team_label(team_id) in teams)
+        return self.slots > 0 and (not teams or team_label(team_id) in teams) and set(labels) <= set(self.labels)
 
 
 _TEAM_LABEL = "team="
+LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def team_label(team_id: int) -> str:
     """The label of a worker that hosts members of this team only."""
     return f"{_TEAM_LABEL}{team_id}"
+
+
+def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """The same, in lower case, sorted, each once; UsageError for what is none."""
+    for label in labels:
+        if not LABEL_PATTERN.fullmatch(label):
+            raise UsageError(f"{label[:40]!r} is no label: letters, digits, '.', '_' and '-', such as gpu")
+    return tuple(sorted({label.lower() for label in labels}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +220,12 @@ class Team:
     @property
     def key(self) -> str:
         return name_key(self.name)
+
+    @property
+    def workspace(self) -> str | None:
+        """Where it was run last, as its first machine names it."""
+        last = self.settings.get(WORKSPACE)
+        return last if isinstance(last, str) else None
 
     def number_setting(self, name: str, default: float) -> float:
         """Whatever somebody wrote there: a lapse must not fail because of a setting."""

@@ -1,9 +1,9 @@
 """How a team stands: moving, done, stalled, or waiting for the human. Judged from one snapshot, never from hints.
 
 - *done*: the lead rests with an empty inbox, and there is no unfinished task, no open
-  request, nothing running and nobody at work.
-- *stalled*: unfinished tasks or a question to a member, and nothing left that could finish or answer one by itself.
-  A question that has been read and has no deadline is answered by nobody who rests.
+  request, nothing running, nothing to integrate and nobody at work.
+- *stalled*: unfinished tasks, work to integrate or a question to a member, and nothing left that could finish or
+  answer one by itself. A question that has been read and has no deadline is answered by nobody who rests.
 - *asks*: nothing moves before the human answers.
 - anything else *moves*.
 """
@@ -18,6 +18,7 @@ from bullpen.domain.budget import BUDGET_SPENT
 from bullpen.domain.member import LEAD, USER, Autonomy, Member, MemberKind, MemberStatus, Team
 from bullpen.domain.message import Message
 from bullpen.domain.request import Request, RequestKind, digest_of
+from bullpen.domain.submission import Submission
 from bullpen.domain.task import FINISHED, Task, TaskStatus, format_ids
 
 _AT_WORK = frozenset({MemberStatus.WORKING, MemberStatus.STOPPING})
@@ -33,8 +34,9 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """`tasks`: every one that is not deleted. `has_host`: some worker takes members, `can_host`: and has room for
-    another teammate. `mail_for`: the keys of members with undelivered waking mail.
-    `question`: the lead's last word to the human, if the human has not written to it since."""
+    another teammate, `unhostable`: the keys of members whose labels none of them has. `mail_for`: the keys of
+    members with undelivered waking mail. `question`: the lead's last word to the human, if the human has not written
+    to it since."""
 
     team: Team
     members: tuple[Member, ...]
@@ -44,7 +46,10 @@ class Snapshot:
     running: int
     has_host: bool
     can_host: bool
+    unhostable: frozenset[str] = frozenset()
     question: Message | None
+    submissions: tuple[Submission, ...] = ()
+    """Those that are open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +74,11 @@ def judge(snapshot: Snapshot) -> Standing:
             lines.append(f"{question.sender} asks: {question.content}")
         return Standing(verdict=Verdict.ASKS, digest=digest, lines=tuple(lines))
     unanswered = [request for request in snapshot.requests if request.asked_key != USER]
-    if unfinished or unanswered:
+    if unfinished or unanswered or snapshot.submissions:
         lines = [
             f"request {one.id} ({one.kind}) of {one.asker} waits for an answer of {one.asked}" for one in unanswered
         ]
+        lines += [f"the {one.label} waits to be integrated, and no worker is there" for one in snapshot.submissions]
         lines += [_why(snapshot, task) for task in unfinished[:50]]
         return Standing(verdict=Verdict.STALLED, digest=digest, lines=tuple(lines))
     return Standing(verdict=Verdict.DONE, digest=digest)
@@ -85,6 +91,7 @@ def _something_moves(snapshot: Snapshot, unfinished: Sequence[Task]) -> bool:
         any(member.status in _AT_WORK for member in living)
         or any(member.status is MemberStatus.WANTED for member in living)
         or snapshot.running > 0
+        or (snapshot.has_host and bool(snapshot.submissions))
         or any(request.asked_key in keys and request.open_until is not None for request in snapshot.requests)
         or bool(keys & snapshot.mail_for)
         or any(_may_claim(member, task) for member in _takers(living, unfinished) for task in unfinished)
@@ -97,7 +104,8 @@ def _is_there(member: Member, snapshot: Snapshot) -> bool:
     if member.kind is MemberKind.USER or member.status_reason.startswith(BUDGET_SPENT):
         return False
     if member.status is MemberStatus.WANTED or member.can_be_revived:
-        return snapshot.has_host if member.kind is MemberKind.LEAD else snapshot.can_host
+        has_room = snapshot.has_host if member.kind is MemberKind.LEAD else snapshot.can_host
+        return has_room and member.key not in snapshot.unhostable
     return member.worker_id is not None
 
 
@@ -151,6 +159,8 @@ def _why(snapshot: Snapshot, task: Task) -> str:
             if owner is None
             else f"is {owner.status}" + (f" ({owner.status_reason})" * bool(owner.status_reason))
         )
+        if task.submission is not None:
+            state = "has done its part"
         return f"#{task.id} {task.subject}: held by {task.owner}, who {state}"
     if task.open_blockers:
         blockers = [number for number in task.blocked_by if number in by_id and by_id[number].status not in FINISHED]
@@ -174,5 +184,6 @@ def _digest(snapshot: Snapshot) -> str:
             ],
             [[member.key, member.status, member.role] for member in snapshot.members if member.key != LEAD],
             [request.id for request in snapshot.requests if request.kind is not RequestKind.SHUTDOWN],
+            [submission.id for submission in snapshot.submissions],
         ]
     )

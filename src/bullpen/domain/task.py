@@ -84,10 +84,16 @@ class Task:
     owner: str | None = None
     role: str | None = None
     check: str | None = None
+    files: tuple[str, ...] = ()
+    """What it is to touch: see `domain.files`."""
     result: str | None = None
     evidence: Evidence | None = None
     attempt: int = 0
     verifying: bool = False
+    submission: int | None = None
+    """The work on it waits to be integrated, under this number."""
+    commit: str | None = None
+    """Of the trunk, which holds the work on it."""
     blocked_by: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
     open_blockers: int = 0
@@ -112,6 +118,11 @@ class Task:
         return self.owner_key == name_key(name)
 
 
+def commit_of(task: Task) -> str | None:
+    """Where what was made for it can be seen: in the trunk, or else where its check ran."""
+    return task.commit or (None if task.evidence is None else task.evidence.commit)
+
+
 class _Unset(Enum):
     UNSET = "unset"
 
@@ -130,6 +141,7 @@ class TaskChanges:
     owner: str | _Unset | None = UNSET
     role: str | _Unset | None = UNSET
     check: str | _Unset | None = UNSET
+    files: tuple[str, ...] | _Unset = UNSET
     add_blocked_by: tuple[int, ...] = ()
     remove_blocked_by: tuple[int, ...] = ()
     add_blocks: tuple[int, ...] = ()
@@ -137,7 +149,7 @@ class TaskChanges:
     @property
     def fields(self) -> dict[str, Any]:
         """The plain fields that are set, without owner and edges."""
-        names = ("subject", "description", "active_form", "role", "check")
+        names = ("subject", "description", "active_form", "role", "check", "files")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not UNSET}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -34,36 +34,39 @@ def clean(text: str, *, what: str = "text") -> str:
 def storable(value: Any) -> Any:
     """The same value, with every text in it, however deep, such that it can be stored."""
     kind: Any = type(value)
-    if kind in _WITHOUT_TEXT:
-        return value
-    if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
-    if kind is dict or isinstance(value, Mapping):
-        return {storable(key): storable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [storable(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple([storable(item) for item in value])
-    if names := _field_names(kind):
-        changed = {}
-        for name in names:
-            old = getattr(value, name)
-            new = storable(old)
-            if new is not old and new != old:
-                changed[name] = new
-        return dataclasses.replace(value, **changed) if changed else value
-    return value
+    return _way_for(kind)(value)
 
 
-_WITHOUT_TEXT = frozenset({int, bool, float, type(None), datetime})
+_WITHOUT_TEXT = (int, bool, float, type(None), datetime)
 
 
+# Asked for with every argument of every verb: how it is done is decided once for each type.
 @cache
-def _field_names(kind: Any) -> tuple[str, ...]:
-    """Of a dataclass; none of anything else."""
-    if not dataclasses.is_dataclass(kind):
-        return ()
-    return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+def _way_for(kind: type) -> Callable[[Any], Any]:
+    if kind in _WITHOUT_TEXT:
+        return lambda value: value
+    if issubclass(kind, str):
+        return lambda value: _UNSTORABLE.sub("\ufffd", value) if _UNSTORABLE.search(value) else value
+    if issubclass(kind, Mapping):
+        return lambda value: {storable(key): storable(item) for key, item in value.items()}
+    if issubclass(kind, list):
+        return lambda value: [storable(item) for item in value]
+    if issubclass(kind, tuple):
+        return lambda value: tuple([storable(item) for item in value])
+    if dataclasses.is_dataclass(kind):
+        names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
+        return lambda value: _storable_fields(value, names)
+    return lambda value: value
+
+
+def _storable_fields(record: Any, names: tuple[str, ...]) -> Any:
+    changed = {}
+    for name in names:
+        old = getattr(record, name)
+        new = storable(old)
+        if new is not old and new != old:
+            changed[name] = new
+    return dataclasses.replace(record, **changed) if changed else record
 
 
 def check_name(name: str, *, what: str = "name") -> str:
@@ -76,6 +79,7 @@ def check_name(name: str, *, what: str = "name") -> str:
     return name
 
 
+@lru_cache(maxsize=4096)
 def name_key(name: str) -> str:
     """Names that differ only in case are the same name. Only ASCII has names, so nothing else folds into one."""
     return name.lower() if name.isascii() else name

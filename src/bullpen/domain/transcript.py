@@ -3,7 +3,7 @@
     tool call:  queued ──> started ──> finished
                               └──────> interrupted (the process died: outcome unknown)
 
-`started` is written before the effect. After a kill, queued calls run, started
+`started` is written before the effect, by itself or with the reply. After a kill, queued calls run, started
 ones come back as interrupted, finished ones are never repeated.
 """
 
@@ -96,11 +96,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCall:
-    """A tool call as the model's reply asks for it."""
+    """A tool call as the model's reply asks for it. `is_started`: it is about to run, as soon as this is stored."""
 
     call_id: str
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    is_started: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,14 @@ wall clock, nor a suspended machine, nor a slow start can kill one who lives:
 - a fresh observer knows nothing and waits a lease before it judges by time.
 
 A proof (the worker's lock is free although it never said goodbye) needs no watching.
+
+Not everyone need look all the time: the first few workers in good standing are on guard, whoever else looks now and
+then knows when it has become one of them. So what a thousand workers ask for each other's sake is what three ask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bullpen.domain.member import Liveness, Member, Worker
@@ -22,6 +26,7 @@ from bullpen.store import Store
 
 # More than this between two looks: we were stopped ourselves and have seen nothing.
 MAX_GAP_SECONDS = 5.0
+GUARDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,12 @@ class LapseWatch:
         self._max_gap_seconds = max_gap_seconds
         self._sightings: dict[int, _Sighting] = {}
         self._looked_at: float | None = None
+        self.guards = 1
+        """How many are on guard, as far as the last look could tell."""
+        self.is_on_guard = True
+        self.has_suspicion = False
+        """Somebody who was alive cannot be seen any more: soon it is back, or proved dead."""
+        self._seen_alive: set[int] = set()
 
     async def look(self) -> list[Member]:
         """One look at all workers; returns the members that lost their host by it."""
@@ -45,18 +56,38 @@ class LapseWatch:
             self._sightings.clear()
         self._looked_at = now
         lapsed: list[Member] = []
-        for worker in workers:
-            lapsed += await self._judge(worker, now)
+        standing: list[Worker] = []
+        liveness_of = dict(zip(workers, await self._store.probe_workers(workers), strict=True))
+        self._suspect(liveness_of)
+        for worker, liveness in liveness_of.items():
+            if liveness is Liveness.DEAD:
+                lapsed += await self._store.lapse_worker(worker.id, renewals_seen=None)
+                continue
+            still_seconds = self._watch(worker, now)
+            if still_seconds >= worker.lease_seconds:
+                lapsed += await self._store.lapse_worker(worker.id, renewals_seen=worker.renewals)
+            elif still_seconds < worker.lease_seconds / 2:
+                standing.append(worker)
         self._sightings = {worker.id: self._sightings[worker.id] for worker in workers if worker.id in self._sightings}
+        self._share_the_guard(standing)
         return lapsed
 
-    async def _judge(self, worker: Worker, now: float) -> list[Member]:
-        if await self._store.probe_worker(worker) is Liveness.DEAD:
-            return await self._store.lapse_worker(worker.id, renewals_seen=None)
+    def _suspect(self, liveness_of: Mapping[Worker, Liveness]) -> None:
+        alive = {worker.id for worker, liveness in liveness_of.items() if liveness is Liveness.ALIVE}
+        unknown = {worker.id for worker, liveness in liveness_of.items() if liveness is Liveness.UNKNOWN}
+        self.has_suspicion = bool(unknown & self._seen_alive)
+        self._seen_alive = alive | (unknown & self._seen_alive)
+
+    def _watch(self, worker: Worker, now: float) -> float:
+        """For how long its count has been seen to stand still."""
         sighting = self._sightings.get(worker.id)
         if sighting is None or sighting.renewals != worker.renewals:
             self._sightings[worker.id] = _Sighting(worker.renewals, now)
-            return []
-        if now - sighting.since < worker.lease_seconds:
-            return []
-        return await self._store.lapse_worker(worker.id, renewals_seen=sighting.renewals)
+            return 0.0
+        return now - sighting.since
+
+    def _share_the_guard(self, standing: list[Worker]) -> None:
+        """Oldest first. Who has no worker of its own here is nobody whom others count on, and looks for itself."""
+        self.guards = max(1, min(GUARDS, len(standing)))
+        ours = [place for place, worker in enumerate(standing) if self._store.proves_life(worker.id)]
+        self.is_on_guard = not ours or ours[0] < GUARDS

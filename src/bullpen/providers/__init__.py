@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from bullpen.providers.limits import limits_of
 if TYPE_CHECKING:
     from bullpen.provider import Provider
 
-__all__ = ["check_model", "default_model", "open_provider"]
+__all__ = ["check_model", "default_model", "open_provider", "preload"]
 
 REQUEST_TIMEOUT_SECONDS = 600.0
 
@@ -79,6 +81,15 @@ def open_provider(
                 thinking=thinking,
                 timeout_seconds=timeout_seconds,
             )
+
+
+def preload(model: str) -> None:
+    """Import what the first reply of this model needs. It takes seconds: best before anybody waits for it."""
+    if model.partition(":")[0] not in ("scripted", "replay"):
+        # What is missing is told by the first reply.
+        with suppress(ImportError):
+            import_module("bullpen.providers.wire.line")
+            import_module("bullpen.providers.wire.price")
 
 
 def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:

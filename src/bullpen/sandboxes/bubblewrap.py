@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bullpen.sandbox import Guarantees
 from bullpen.sandboxes.cell import SCRIPT, Launch
-from bullpen.sandboxes.git import git_view
+from bullpen.sandboxes.git import git_view, own_worktree_view
 from bullpen.sandboxes.paths import home_secrets, homes, moved_secrets, system_secrets
 from bullpen.sandboxes.supervised import SupervisedSandbox
 from bullpen.sandboxes.view import View
@@ -92,7 +92,11 @@ class BubblewrapSandbox(SupervisedSandbox):
         # The supervisor's interpreter, wherever it is installed.
         view.read(Path(sys.base_prefix))
         view.write(*spec.writable, spec.workspace)
-        git = git_view(spec.workspace)
+        if spec.worktree is None:
+            git = git_view(spec.workspace)
+        else:
+            view.write(spec.worktree)
+            git = own_worktree_view(spec.worktree)
         view.read(*git.readable)
         view.write(*git.writable)
         view.guard(*git.guarded)

@@ -19,6 +19,9 @@ from pathlib import Path
 
 from bullpen.sandbox import SandboxSpec
 
+STORING = r"^filter\.|^core\.(autocrlf|eol)$"
+"""What of the human's settings decides how files are stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class GitView:
@@ -55,6 +58,19 @@ def _worktree_view(dot_git: Path, directory: Path, common: Path) -> GitView:
         readable=(common,),
         writable=(directory, *(path for path in shared if path.is_dir())),
         guarded=(dot_git, *(path for path in pointers if path.exists())),
+    )
+
+
+def own_worktree_view(root: Path) -> GitView:
+    """Of a worktree that the runtime made for one member: commits go onto its detached HEAD, so no ref of the
+    repository need be written. Nor any pack: what was stored before cannot be destroyed together with it."""
+    view = git_view(root)
+    shared = {"refs", "logs", "reftable"}
+    packs = tuple(path / "pack" for path in view.writable if path.name == "objects" and (path / "pack").is_dir())
+    return GitView(
+        readable=view.readable,
+        writable=tuple(path for path in view.writable if path.name not in shared),
+        guarded=(*view.guarded, *packs),
     )
 
 
@@ -112,12 +128,14 @@ def _pointed_to(file: Path, prefix: str = "") -> Path | None:
 
 
 async def write_identity(spec: SandboxSpec, home: Path, environment: Mapping[str, str]) -> None:
-    """Who commits, in the member's own gitconfig: the human's name as git knows it here, without any credential."""
+    """Who commits, in the member's own gitconfig: the human's name as git knows it here, without any credential. And
+    how files are stored: else those that git-lfs has made, or line ends, would all look changed."""
     path = home / ".gitconfig"
     if path.exists():
         return
-    name = await _configured("user.name", spec.workspace, environment) or spec.member
-    email = await _configured("user.email", spec.workspace, environment) or f"{spec.member}@bullpen.invalid"
+    name = await _configured(spec.workspace, environment, "--get", "user.name") or spec.member
+    email = await _configured(spec.workspace, environment, "--get", "user.email") or f"{spec.member}@bullpen.invalid"
+    storing = await _configured(spec.workspace, environment, "-z", "--get-regexp", STORING)
     path.write_text(
         f"[user]\n\tname = {_quoted(name)}\n\temail = {_quoted(email)}\n"
         # Whoever owns the files outside, inside there is one user.
@@ -126,16 +144,16 @@ async def write_identity(spec: SandboxSpec, home: Path, environment: Mapping[str
         f"[credential]\n\thelper =\n"
         # The repository of a worktree is shared, and not this member's to pack.
         f"[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[init]\n\tdefaultBranch = main\n"
-        f"[advice]\n\tdetachedHead = false\n"
+        f"[advice]\n\tdetachedHead = false\n" + "".join(_line(entry) for entry in storing.split("\0") if entry)
     )
 
 
-async def _configured(key: str, workspace: Path, environment: Mapping[str, str]) -> str:
+async def _configured(workspace: Path, environment: Mapping[str, str], *which: str) -> str:
     """Reading a configuration runs nothing that it says."""
     try:
         git = await asyncio.create_subprocess_exec(
             "git",
-            *("config", "--get", key),
+            *("config", *which),
             cwd=workspace,
             env={**environment, "HOME": str(Path.home())},
             stdin=asyncio.subprocess.DEVNULL,
@@ -146,6 +164,14 @@ async def _configured(key: str, workspace: Path, environment: Mapping[str, str])
         return ""
     output, _ = await git.communicate()
     return output.decode(errors="replace").strip()
+
+
+def _line(entry: str) -> str:
+    """`filter.lfs.clean` and its value, as git lists them, as a file has them."""
+    key, _, value = entry.partition("\n")
+    section, _, rest = key.partition(".")
+    below, _, name = rest.rpartition(".")
+    return f"[{section}{f' {_quoted(below)}' if below else ''}]\n\t{name} = {_quoted(value)}\n"
 
 
 def _quoted(text: str) -> str:

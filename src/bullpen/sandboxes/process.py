@@ -31,14 +31,20 @@ def is_running(identity: ProcessIdentity) -> bool:
     return identify(identity.pid) == identity
 
 
-def environments() -> Iterator[tuple[int, dict[str, str]]]:
-    """The environment with which each process was started, as far as we may look."""
-    for entry in Path("/proc").glob("[0-9]*"):
+def environments(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The environment with which each process was started that has this in it, as far as we may look."""
+    sought = os.fsencode(mark)
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
         try:
-            pairs = (entry / "environ").read_bytes().split(b"\0")
+            with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
+                text = file.readall()
         except OSError:
             continue
-        yield int(entry.name), dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+        # Of a thousand processes few are ours: only those are taken apart.
+        if text and sought in text:
+            yield int(name), dict(os.fsdecode(pair).split("=", 1) for pair in text.split(b"\0") if b"=" in pair)
 
 
 async def kill_trees(roots: Iterable[ProcessIdentity]) -> None:

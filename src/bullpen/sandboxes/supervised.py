@@ -43,7 +43,7 @@ class SupervisedSandbox(ABC):
         self._environment = clean_environment(spec, home=self.home, worker=self._mark, ours=os.environ)
         self._outputs = OutputDirectory(self.output)
         self._forbidden: tuple[Path, ...] = ()
-        self._shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+        self._shell = find_shell()
         self._cell: Cell | None = None
         self._own_cells: dict[SupervisedCommand, asyncio.Task[None]] = {}
         self._opening = asyncio.Lock()
@@ -171,7 +171,9 @@ class SupervisedSandbox(ABC):
     def _marked(self, by: Callable[[str], bool]) -> list[ProcessIdentity]:
         """Processes of this member whose worker's mark answers to `by`."""
         ours = str(self.spec.private_directory)
-        pids = (pid for pid, env in environments() if env.get(SANDBOX_MARK) == ours and by(env.get(WORKER_MARK, "")))
+        pids = (
+            pid for pid, env in environments(ours) if env.get(SANDBOX_MARK) == ours and by(env.get(WORKER_MARK, ""))
+        )
         return [identity for identity in map(identify, pids) if identity is not None]
 
     async def _start_alone(self, request: dict[str, Any], *, network: bool, read_only: bool) -> SupervisedCommand:
@@ -262,6 +264,10 @@ class SupervisedSandbox(ABC):
             if os.path.lexists(path) and path.parent.resolve() == path.parent:
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+def find_shell() -> str:
+    return "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
 
 
 def _this_process() -> str:

@@ -14,8 +14,8 @@ There it is process 1 of its namespace, which cannot be killed from inside and t
 - Commands hold none of these sockets, and both programs are not dumpable: no ptrace, no /proc/PID/fd.
 
 On the control socket the worker sends one byte: `c` with two descriptors (the link, the output file) for a command,
-`p` to be answered with `p`. On a link, lines of JSON: the request, then `{"stop": GRACE_SECONDS}`; back come
-`keeper`, `started` (or `failed`), `exited` and `gone`.
+`p` to be answered with `p`. On a link, lines of JSON: the request (`input`, if it is there, is what the command reads),
+then `{"stop": GRACE_SECONDS}`; back come `keeper`, `started` (or `failed`), `exited` and `gone`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Keeper:
                 request["argv"],
                 cwd=request["directory"],
                 env=request["environment"],
-                stdin=subprocess.DEVNULL,
+                stdin=input_of(request),
                 stdout=writer,
                 stderr=writer,
                 start_new_session=True,
@@ -300,6 +300,18 @@ class Keeper:
     def _say(self, **fact: Any) -> None:
         with contextlib.suppress(OSError):
             self._link.sendall(json.dumps(fact).encode() + b"\n")
+
+
+def input_of(request: dict[str, Any]) -> int:
+    """What the command reads: nothing, or a file without a name, so that who does not read it keeps nobody waiting."""
+    if "input" not in request:
+        return subprocess.DEVNULL
+    import tempfile  # Only here: a supervisor for each member should be small.
+
+    with tempfile.TemporaryFile() as file:
+        file.write(request["input"].encode(errors="replace"))
+        file.seek(0)
+        return os.dup(file.fileno())
 
 
 def give_way() -> None:

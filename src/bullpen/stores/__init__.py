@@ -11,7 +11,7 @@ from bullpen.errors import UsageError
 if TYPE_CHECKING:
     from bullpen.store import Store
 
-__all__ = ["open_store", "without_password"]
+__all__ = ["migrate_store", "open_store", "without_password"]
 
 
 def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Store:
@@ -50,6 +50,17 @@ def _open_postgres(url: str, clock: Clock, **settings: Any) -> Store:
             raise
         raise UsageError("PostgreSQL needs an extra: pip install 'bullpen[postgres]'") from error
     return PostgresStore(url, clock, **settings)
+
+
+async def migrate_store(url: str) -> tuple[int, int] | None:
+    """Make the tables, or take every step that they lack: the version that they have then. None where the store sees
+    to that itself; only in PostgreSQL those who write rows may have no right to change tables."""
+    async with open_store(url):
+        if not url.startswith(("postgresql://", "postgres://")):
+            return None
+    from bullpen.stores.postgresql.owner import migrate_at
+
+    return await migrate_at(url)
 
 
 def without_password(url: str) -> str:

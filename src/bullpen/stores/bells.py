@@ -36,7 +36,7 @@ from typing import Any, Protocol
 from bullpen.domain.text import name_key
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.directory import make_runtime_directory
-from bullpen.stores.transaction import EventRing, MemberRing, Ring, WantedRing
+from bullpen.stores.transaction import EventRing, MemberRing, Ring, SubmissionRing, WantedRing
 
 _MAX_DATAGRAM = 60_000
 _RECEIVE_BUFFER = 1 << 20
@@ -81,6 +81,8 @@ def topic_of(ring: Ring) -> Hashable:
             return events_topic(ring.team_id)
         case WantedRing():
             return WANTED_TOPIC
+        case SubmissionRing():
+            return SUBMISSIONS_TOPIC
 
 
 def member_topic(team_id: int, name: str) -> Hashable:
@@ -92,6 +94,7 @@ def events_topic(team_id: int) -> Hashable:
 
 
 WANTED_TOPIC: Hashable = ("wanted",)
+SUBMISSIONS_TOPIC: Hashable = ("submissions",)
 OVERFLOW_TOPIC: Hashable = ("overflow",)
 """Rings when rings may have been lost."""
 
@@ -168,6 +171,9 @@ class DatagramDoorbell:
         self._listing: tuple[int, list[str]] = (-1, [])
 
     def send(self, rings: Iterable[Ring]) -> None:
+        names = [name for name in self._socket_names() if name not in self._own]
+        if not names:
+            return
         letters: dict[str, list[Any]] = {}
         for ring in rings:
             match ring:
@@ -175,14 +181,13 @@ class DatagramDoorbell:
                     letters.setdefault(worker_prefix(ring.worker_id), []).append(["m", ring.team_id, ring.name])
                 case WantedRing():
                     letters.setdefault("w", []).append(["w"])
+                case SubmissionRing():
+                    letters.setdefault("w", []).append(["s"])
                 case EventRing():
                     letters.setdefault(EVENTS_PREFIX, []).append(["e", ring.team_id])
-        if not letters:
-            return
-        names = self._socket_names()
         for prefix, entries in letters.items():
             for name in names:
-                if name.startswith(prefix) and name not in self._own:
+                if name.startswith(prefix):
                     self._post(name, entries)
 
     def _socket_names(self) -> list[str]:
@@ -280,6 +285,8 @@ def _topics_in(letter: bytes) -> list[Hashable]:
                     topics.append(events_topic(team_id))
                 case ["w"]:
                     topics.append(WANTED_TOPIC)
+                case ["s"]:
+                    topics.append(SUBMISSIONS_TOPIC)
     return topics
 
 

@@ -10,19 +10,21 @@ Isolation that the verbs rely on:
 - `Lock.UPDATE` keeps every other transaction from changing or locking the record
   until this one ends; `Lock.SHARE` keeps others from changing it. A store that
   runs one transaction at a time may ignore both.
-- Locks are taken in the order team, member, task, ids ascending; then the accounts, the team's first. Who holds
-  that one locks nothing more.
-- `claim_next` and `find_wanted` lock what they return and pass over what another
+- Locks are taken in the order team, worker, member, task, submission, ids ascending; then the accounts, the team's
+  first. Who holds that one locks nothing more.
+- `claim_next` and `list_wanted` lock what they return and pass over what another
   transaction has locked; who takes something rings for what is left.
 - `list_claimers` with `Lock.SHARE` waits for a member who is just leaving and then
   does not return it: so a task that becomes claimable and a member's last look
   before its exit cannot pass each other.
 - `lock_graph` serialises changes of edges between existing tasks of a team.
+- `lock_claims` serialises claims that look at what the others have in progress. It comes
+  last: who holds it waits for no row, `claim` passes over those that are locked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -34,6 +36,7 @@ from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Member, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message, MessageType
 from bullpen.domain.request import Request, RequestKind, RequestStatus
+from bullpen.domain.submission import Submission
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.transcript import ToolCall, Turn
 
@@ -47,6 +50,7 @@ Record = (
     | Turn
     | ToolCall
     | Background
+    | Submission
     | Reservation
     | Account
     | ProviderGate
@@ -62,6 +66,7 @@ R = TypeVar(
     Turn,
     ToolCall,
     Background,
+    Submission,
     Reservation,
     Account,
     ProviderGate,
@@ -89,13 +94,18 @@ class WantedRing:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmissionRing:
+    """Wake the workers: a submission may be there to take."""
+
+
+@dataclass(frozen=True, slots=True)
 class EventRing:
     """Wake who follows this team's log."""
 
     team_id: int
 
 
-Ring = MemberRing | WantedRing | EventRing
+Ring = MemberRing | WantedRing | SubmissionRing | EventRing
 
 
 class Transaction(Protocol):
@@ -104,7 +114,7 @@ class Transaction(Protocol):
 
     # -- hints: an embedded store has no use for them ----------------------------------
 
-    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
+    def foresee(self, *calls: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Calls of this transaction that the verb makes right after its next one, before it changes anything: a
         database across a network asks for them along with that one. They are made again when they are due."""
         ...
@@ -117,9 +127,9 @@ class Transaction(Protocol):
 
     async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
         """By key: Team (id), Worker (id), Member (team_id, name_key), Task (team_id, id), Message (team_id, id),
-        Request (team_id, id), ToolCall (team_id, member_key, call_id), Background (team_id, id), Reservation
-        (team_id, id), Account (team_id, member_key), ProviderGate (provider_key). Of a locked task, the edges are
-        those that it has while it is locked."""
+        Request (team_id, id), ToolCall (team_id, member_key, call_id), Background (team_id, id), Submission
+        (team_id, id), Reservation (team_id, id), Account (team_id, member_key), ProviderGate (provider_key). Of a
+        locked task, the edges are those that it has while it is locked."""
         ...
 
     async def insert(self, record: R) -> R:
@@ -154,14 +164,20 @@ class Transaction(Protocol):
         """Those that exist, locked in ascending key order."""
         ...
 
-    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
-        """The longest wanted of a live team, locked, passing over locked ones."""
+    async def list_wanted(
+        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+    ) -> list[Member]:
+        """The longest wanted of live teams who ask for none but these labels, locked, passing over locked ones."""
         ...
 
     async def has_wanted(self) -> bool: ...
 
     async def count_hosted(self, worker_id: int) -> int:
         """Its teammates; leads and external members take no slot."""
+        ...
+
+    async def count_teammates(self, team_id: int) -> int:
+        """Those of a team that have not been shut down."""
         ...
 
     async def list_claimers(
@@ -203,7 +219,23 @@ class Transaction(Protocol):
         is absent or its. None too if it has one in progress. No scan: the cost does not grow with the board."""
         ...
 
+    async def lock_claims(self, team_id: int) -> None: ...
+
+    async def list_claimable(self, member: Member, limit: int) -> list[Task]:
+        """What `claim_next` would take, and then, and so on; not locked."""
+        ...
+
+    async def claim(self, member: Member, number: int) -> Task | None:
+        """Make this task the member's, in progress. None if it cannot be claimed (any more), or is locked."""
+        ...
+
+    async def list_in_progress(self, team_id: int) -> list[Task]: ...
+
     async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None: ...
+
+    async def clear_reservation(self, team_id: int, owner_key: str) -> None:
+        """What its owner has in progress is reserved no longer: somebody hosts it again."""
+        ...
 
     async def has_claimable(self, team_id: int, role_key: str) -> bool:
         """An unowned claimable task of exactly this role (empty: without one)?"""
@@ -232,6 +264,25 @@ class Transaction(Protocol):
     async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
         """The blocker stopped (or began) holding its dependents back: count, in ascending order, and return the
         pending dependents that have no open blocker now (none when it began)."""
+        ...
+
+    # -- the queue -----------------------------------------------------------------
+
+    async def take_submission_id(self, team_id: int) -> int:
+        """The last number of the team + 1, which locks the team."""
+        ...
+
+    async def find_queued(self, team_id: int | None) -> Submission | None:
+        """The first of that team, or the longest waiting of any live one, among teams that have none taken; not locked.
+        No scan: the cost does not grow with what is integrated."""
+        ...
+
+    async def list_submissions(self, team_id: int, open_only: bool) -> list[Submission]:
+        """By number."""
+        ...
+
+    async def list_taken(self, worker_id: int) -> list[Submission]:
+        """By this worker, in any team; locked."""
         ...
 
     # -- mail, requests, transcript ------------------------------------------------

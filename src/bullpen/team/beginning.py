@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bullpen.domain.member import LEAD, USER, MemberRef, MemberStatus
+from bullpen.domain.member import WORKSPACE as WORKSPACE
 from bullpen.domain.member import Team as TeamRecord
 from bullpen.domain.task import FINISHED
+from bullpen.domain.trunk import Trunk
 from bullpen.errors import Conflict
 from bullpen.store import Store
+from bullpen.stores.place import place_of
 from bullpen.team.hosts import check_at_rest
 
 if TYPE_CHECKING:
@@ -21,10 +25,10 @@ MAX_LENGTH = 40
 # What a team remembers beside its settings, among them.
 STOPPED = "stopped"
 """Who was up when the human stopped it, and comes back with the next run."""
-WORKSPACE = "workspace"
-"""Where it was run last."""
 CHECK = "check"
 """What decides whether its goal is reached."""
+CLEANED = "cleaned"
+"""Its branch was removed when it was finished: should it go on, it begins with another one."""
 
 
 def name_for(goal: str) -> str:
@@ -83,9 +87,24 @@ async def _create(store: Store, name: str, goal: str, settings: Settings, memory
             prompt=teammate.prompt,
             model=teammate.model,
             autonomy=teammate.autonomy,
+            labels=teammate.labels,
             plan_required=teammate.require_plan,
         )
     return record
+
+
+async def begin_trunk_in(store: Store, place: Path | str, name: str, *, include_unsaved: bool) -> Trunk | None:
+    """The branch of a new team, in the repository of a directory or in one that lies elsewhere; None if the directory
+    has none."""
+    from bullpen.workspaces.address import is_address, parse_address
+    from bullpen.workspaces.beginning import Repository, begin_trunk, survey
+    from bullpen.workspaces.elsewhere import begin_trunk_elsewhere, survey_elsewhere
+
+    if is_address(str(place)):
+        start = await survey_elsewhere(parse_address(str(place)), place_of(store.url).state_directory)
+        return await begin_trunk_elsewhere(start, name)
+    found = await survey(Path(place))
+    return await begin_trunk(found, name, include_unsaved=include_unsaved) if isinstance(found, Repository) else None
 
 
 async def wake_lead(store: Store, team_id: int, goal: str) -> None:

@@ -1,13 +1,33 @@
-"""Which files a run has changed: by what git says before and after. Nothing where there is no repository."""
+"""Which files a run has changed: by what git says before and after, or by what is on the team's trunk. Nothing where
+there is no repository."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from pathlib import Path
+
+from bullpen.domain.trunk import Trunk
 
 # The repository is the user's, its configuration too: nothing of it may run here, and nothing is written.
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is on a trunk."""
+
+    commits: int
+    files: tuple[str, ...]
+
+
+async def made_on(trunk: Trunk) -> Made:
+    since = f"{trunk.base}..{trunk.ref}"
+    repository = Path(trunk.repository)
+    count = await _git(repository, "rev-list", "--count", since) or "0"
+    names = await _git(repository, "diff", "--name-only", "-z", since) or ""
+    return Made(int(count), tuple(name for name in names.split("\0") if name))
 
 
 async def take_stock(workspace: Path) -> frozenset[tuple[str, str]]:

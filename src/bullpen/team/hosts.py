@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from bullpen.domain.event import EventKind
 from bullpen.domain.member import Liveness, Member, MemberKind, Team, Worker
 from bullpen.errors import Conflict
+from bullpen.maintenance.lapse import LapseWatch
 from bullpen.store import Store
+
+LOOK_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +48,30 @@ async def check_at_rest(store: Store, team: Team) -> None:
             f"team {team.name!r} is at work (worker {hosts[0].id} on {hosts[0].host}, pid {hosts[0].pid}): "
             f"`bullpen chat --team {team.name}` talks with it, `bullpen watch {team.name}` looks on"
         )
+
+
+async def outwait_silent(store: Store, team: Team, say: Callable[[str], None]) -> None:
+    """Workers of another machine, or of a database before it was restored, of which nothing tells whether they live:
+    watched for as long as their lease. If they stay silent they are declared dead, and the team is at rest."""
+    hosts = (await find_hosts(store, team)).hosting
+    liveness = [await store.probe_worker(worker) for worker in hosts]
+    if Liveness.UNKNOWN not in liveness or Liveness.ALIVE in liveness:
+        return
+    seen = {worker.id: worker.renewals for worker in hosts}
+    longest = max(worker.lease_seconds for worker in hosts)
+    say(f"worker {hosts[0].id} on {hosts[0].host} is silent: its lease of {longest:g} seconds is waited for")
+    watch = LapseWatch(store)
+    while hosts and all(seen.get(worker.id) == worker.renewals for worker in hosts):
+        await watch.look()
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        hosts = (await find_hosts(store, team)).hosting
+
+
+async def find_successor(store: Store, team_id: int) -> Team | None:
+    """The team in which its lead has gone on, for those who do not host the lead themselves."""
+    for team in await store.list_teams():
+        if team.id > team_id:
+            [first] = await store.list_events(team.id, limit=1)
+            if first.kind == EventKind.TEAM_CREATED and first.data.get("predecessor") == team_id:
+                return team
+    return None

@@ -49,6 +49,7 @@ class TaskProgress:
     status: str = TaskStatus.PENDING
     owner: str | None = None
     is_verifying: bool = False
+    is_integrating: bool = False
     blocked_by: set[int] = field(default_factory=set)
     claimed_at: datetime | None = None
 
@@ -216,7 +217,7 @@ def _task_to(status: TaskStatus) -> Any:
         if task.owner:
             owner = progress.member(task.owner)
             owner.task = None if owner.task == task.id else owner.task
-        task.status, task.is_verifying = status, False
+        task.status, task.is_verifying, task.is_integrating = status, False, False
         if status is TaskStatus.PENDING:
             task.owner = None
         if status in (TaskStatus.COMPLETED, TaskStatus.DELETED):
@@ -232,6 +233,16 @@ def _check_started(progress: Progress, event: Event, data: Mapping[str, Any]) ->
 
 def _check_finished(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
     progress.task(data).is_verifying = False
+
+
+def _work_submitted(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    if "task" in data:
+        progress.task(data).is_integrating = True
+
+
+def _work_ended(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    if "task" in data:
+        progress.task(data).is_integrating = False
 
 
 def _message(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
@@ -288,6 +299,10 @@ _CHANGES: Mapping[str, Any] = {
     EventKind.TASK_DELETED: _task_to(TaskStatus.DELETED),
     EventKind.TASK_CHECK_STARTED: _check_started,
     EventKind.TASK_CHECK_FINISHED: _check_finished,
+    EventKind.WORK_SUBMITTED: _work_submitted,
+    EventKind.WORK_INTEGRATED: _work_ended,
+    EventKind.WORK_REFUSED: _work_ended,
+    EventKind.WORK_WITHDRAWN: _work_ended,
     EventKind.MESSAGE_SENT: _message,
     EventKind.TOOL_CALL_STARTED: _call_started,
     EventKind.TOOL_CALL_FINISHED: _call_finished,

@@ -8,6 +8,7 @@ from enum import StrEnum
 from bullpen.domain.budget import Account
 from bullpen.domain.member import Liveness, Member, Worker
 from bullpen.domain.task import Evidence, Task, TaskStatus
+from bullpen.domain.trunk import taking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,8 @@ class Outcome(StrEnum):
 class Report:
     """What became of the board. `text` is the lead's last word, `lines` say what a run that did not end well waits
     for, `accounts` what was spent (the team's first), `files` what has changed, `check` how the check of the
-    whole ended."""
+    whole ended. `branch` holds the work of a team that worked apart, in so many `commits`; `remote` is where it is, if
+    that is elsewhere."""
 
     team: str
     tasks: tuple[Task, ...]
@@ -51,9 +53,17 @@ class Report:
     seconds: float = 0.0
     files: tuple[str, ...] = ()
     check: Evidence | None = None
+    branch: str = ""
+    remote: str = ""
+    commits: int = 0
 
     def with_status(self, status: TaskStatus) -> list[Task]:
         return [task for task in self.tasks if task.status is status]
+
+    @property
+    def taking(self) -> str | None:
+        """The command that takes what was made; None if nothing was."""
+        return taking(self.team, self.branch, self.remote) if self.commits else None
 
     @property
     def succeeded(self) -> bool:

@@ -25,6 +25,7 @@ from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
 from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus
 from bullpen.domain.transcript import Turn
+from bullpen.domain.trunk import TRUNK, Trunk
 from bullpen.errors import Conflict, LeaseLost, NotFound
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
@@ -37,7 +38,7 @@ from bullpen.worker.host import LEASE_SECONDS, Host
 if TYPE_CHECKING:
     from bullpen.config import Settings
     from bullpen.team.progress import Progress
-    from bullpen.team.run import Hosting, Listener, OpenModel
+    from bullpen.team.run import Hosting, Listener, OpenModel, Runner
 
 DEFAULT_STORE = "sqlite:///.bullpen/bullpen.db"
 DEFAULT_TEAM = "default"
@@ -58,13 +59,16 @@ async def open_team(
     open_model: OpenModel | None = None,
     on_text: Listener | None = None,
     is_interactive: bool = False,
+    runner: Runner | None = None,
 ) -> AsyncIterator[Team]:
     """The live team of that name, created if there is none (`create=False`: NotFound).
 
     With a `model` this process hosts the team's lead and teammates while it waits for
-    them (`run`, `wait_until_done`), with commands in `workspace`. `settings` are stored
-    with a new team. `open_model` makes models from their names, `on_text` hears what they
-    say, and `is_interactive` says that somebody is there to be asked for permission.
+    them (`run`, `wait_until_done`), with commands in `workspace`: a directory, or
+    `git+URL[#REF]`, of which each member gets a clone. `settings` are stored with a
+    new team. `open_model` makes models from their names, `on_text` hears what they say,
+    and `is_interactive` says that somebody is there to be asked for permission. With a
+    `runner` workers elsewhere host it instead.
     """
     async with AsyncExitStack() as stack:
         opened = store
@@ -72,16 +76,20 @@ async def open_team(
             opened = await stack.enter_async_context(open_store(opened, clock=clock))
         record = await _find_or_create(opened, name, goal, model, settings, create)
         team = Team(opened, record, lease_seconds=lease_seconds)
-        if model is not None or open_model is not None:
+        is_elsewhere = str(workspace).startswith("git+")
+        if is_elsewhere and Trunk.of(record.settings) is None:
+            await team.work_apart(str(workspace))
+        if model is not None or open_model is not None or runner is not None:
             from bullpen.team.run import Hosting
 
             team.hosting = Hosting(
                 model=model,
                 open_model=open_model,
-                workspace=Path.cwd() if workspace is None else Path(workspace).absolute(),
+                workspace=Path.cwd() if workspace is None or is_elsewhere else Path(workspace).absolute(),
                 lease_seconds=lease_seconds,
                 on_text=on_text,
                 is_interactive=is_interactive,
+                runner=runner,
             )
         yield await stack.enter_async_context(team)
 
@@ -145,6 +153,7 @@ class Team:
         role: str | None = None,
         check: str | None = None,
         owner: str | None = None,
+        files: Sequence[str] = (),
         operation_id: str | None = None,
     ) -> Task:
         return await self.store.create_task(
@@ -156,6 +165,7 @@ class Team:
             role=role,
             check=check,
             owner=owner,
+            files=files,
             operation_id=operation_id,
         )
 
@@ -211,9 +221,11 @@ class Team:
         prompt: str = "",
         model: str | None = None,
         autonomy: Autonomy = Autonomy.AUTO,
+        labels: Sequence[str] = (),
         require_plan: bool = False,
         task_id: int | None = None,
     ) -> Spawned:
+        """Only a worker that has all the labels hosts it."""
         return await self.store.spawn_member(
             self._me,
             name,
@@ -221,6 +233,7 @@ class Team:
             prompt=prompt,
             model=model,
             autonomy=autonomy,
+            labels=labels,
             plan_required=require_plan,
             task_id=task_id,
         )
@@ -395,6 +408,17 @@ class Team:
         """Beside its settings, for the next run; see `beginning`."""
         self.record = await self.store.change_team(self._me, settings=facts)
         return self.record
+
+    async def work_apart(self, place: Path | str, *, include_unsaved: bool = False) -> Trunk | None:
+        """From here on each member works in a git worktree of its own, and what they make comes together on a branch.
+        None, and all work in the one directory, if there is no repository that allows it. `git+URL[#REF]`: in a clone
+        of its own, on whichever machine; UsageError if that cannot be."""
+        from bullpen.team.beginning import begin_trunk_in
+
+        trunk = await begin_trunk_in(self.store, place, self.name, include_unsaved=include_unsaved)
+        if trunk is not None:
+            await self.remember(**{TRUNK: trunk.to_mapping()})
+        return trunk
 
     async def stop(self, *, timeout_seconds: float = 30.0) -> list[Request]:
         """Ask everyone to shut down, the lead too; after the deadline they are forced. Nothing is lost: `run` goes

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bullpen.domain.task import parse_task_id
@@ -123,8 +124,9 @@ def _list(value: Any) -> list[Any]:
         return list(value)
     if isinstance(value, str):
         if value.strip().startswith("["):
-            parsed = json.loads(value)
-            return list(parsed)
+            # Or a glob: `[a-c]*.py`.
+            with suppress(ValueError):
+                return list(json.loads(value))
         return [part.strip() for part in value.split(",") if part.strip()]
     return [value]
 

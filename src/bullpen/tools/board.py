@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from bullpen.domain.task import Task, TaskChanges, TaskStatus, parse_task_status
-from bullpen.errors import CheckRequired, ToolError
+from bullpen.domain.files import parse_files
+from bullpen.domain.hook import Hook
+from bullpen.domain.task import Task, TaskChanges, TaskStatus, check_transition, parse_task_status
+from bullpen.errors import CheckRequired, Conflict, NotAllowed, ToolError
 from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext, ToolOutput
 from bullpen.tools.check import run_check
-from bullpen.tools.render import task_details, task_frame, task_line
+from bullpen.tools.handing_in import FOR_TASK, await_verdict, gather_work, keep_unfinished, start_anew
+from bullpen.tools.handover import hand_over, list_overlaps
+from bullpen.tools.outside import show_handed_in
+from bullpen.tools.render import task_details, task_line
 
 _STATUSES = tuple(str(status) for status in TaskStatus)
 _TASK_ID = Parameter(
     name="taskId", kind=Kind.TASK_ID, description="The task's number.", is_required=True, aliases=("task_id", "id")
 )
 
+_FILES = (
+    "Globs of the files that it will change, relative to the workspace: src/api/**, docs/*.md. Tasks whose files "
+    "overlap are not worked on at the same time if there is anything else to do."
+)
+
 
 async def _create(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    await context.pass_hooks(Hook.TASK_CREATED, _draft(context, arguments))
     task = await context.store.create_task(
         context.ref,
         arguments["subject"],
@@ -26,13 +38,40 @@ async def _create(context: ToolContext, arguments: Mapping[str, Any]) -> str:
         blocked_by=arguments.get("blockedBy", ()),
         role=arguments.get("role"),
         check=arguments.get("check"),
+        files=_files(arguments),
         operation_id=context.operation_id,
     )
     return f"created {task_line(task)}"
 
 
+def _files(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Together again: a text with commas was taken for a list, and in `src/{a,b}` there is one."""
+    return parse_files(",".join(arguments.get("files", ())))
+
+
+def _draft(context: ToolContext, arguments: Mapping[str, Any]) -> Task:
+    """The task as it would be, for hooks: it has no number yet."""
+    now = context.clock.now()
+    return Task(
+        team_id=context.team.id,
+        id=0,
+        subject=arguments["subject"],
+        description=arguments.get("description", ""),
+        active_form=arguments.get("activeForm", ""),
+        blocked_by=tuple(arguments.get("blockedBy", ())),
+        role=arguments.get("role"),
+        check=arguments.get("check"),
+        files=_files(arguments),
+        created_by=context.member.name,
+        created_at=now,
+        updated_at=now,
+    )
+
+
 async def _get(context: ToolContext, arguments: Mapping[str, Any]) -> str:
-    return task_details(await context.store.get_task(context.team.id, arguments["taskId"]))
+    task = await context.store.get_task(context.team.id, arguments["taskId"])
+    overlaps = await list_overlaps(context.store, [task])
+    return task_details(task, overlap=overlaps.get(task.id, ""))
 
 
 async def _list(context: ToolContext, arguments: Mapping[str, Any]) -> str:
@@ -42,23 +81,28 @@ async def _list(context: ToolContext, arguments: Mapping[str, Any]) -> str:
         status=None if status is None else parse_task_status(status),
         owner=arguments.get("owner") or None,
     )
-    return "\n".join(task_line(task) for task in tasks) or "no tasks"
+    overlaps = await list_overlaps(context.store, tasks)
+    return "\n".join(task_line(task, overlap=overlaps.get(task.id, "")) for task in tasks) or "no tasks"
 
 
-async def _claim(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+async def _claim(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput | str:
     task_id = arguments.get("taskId")
     if task_id is None:
         task = await context.store.claim_next_task(context.ref, operation_id=context.operation_id)
         if task is None:
             return "nothing can be claimed by you now: end your turn, you are woken when there is something"
+        remarks = await start_anew(context, task)
     else:
-        task = await context.store.claim_task(context.ref, task_id, operation_id=context.operation_id)
-    return f"claimed\n{await handed_over(context, task)}"
+        task, remarks = await _claim_this(context, task_id)
+    return ToolOutput(text=f"claimed\n{await hand_over(context.store, task)}", remarks=remarks)
 
 
-async def handed_over(context: ToolContext, task: Task) -> str:
-    blockers = [await context.store.get_task(context.team.id, number) for number in task.blocked_by]
-    return task_frame(task, blockers)
+async def _claim_this(context: ToolContext, task_id: int) -> tuple[Task, tuple[str, ...]]:
+    before = await context.store.get_task(context.team.id, task_id)
+    task = await context.store.claim_task(context.ref, task_id, operation_id=context.operation_id)
+    is_held = before.status is TaskStatus.IN_PROGRESS and before.is_owned_by(context.member.name)
+    # Who claims what it holds goes on with it.
+    return task, () if is_held else await start_anew(context, task)
 
 
 async def _update(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -85,7 +129,8 @@ async def _update(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOut
 def _is_own_claim(context: ToolContext, arguments: Mapping[str, Any], status: TaskStatus | None) -> bool:
     """`TaskUpdate(owner=me, status=in_progress)` is how some write a claim."""
     owner = str(arguments.get("owner", ""))
-    others = {"subject", "description", "activeForm", "role", "check", "addBlockedBy", "addBlocks", "removeBlockedBy"}
+    others = {"subject", "description", "activeForm", "role", "check", "files"}
+    others |= {"addBlockedBy", "addBlocks", "removeBlockedBy"}
     is_mine = owner.casefold() in ("", context.member.name.casefold())
     return status is TaskStatus.IN_PROGRESS and is_mine and not others & arguments.keys()
 
@@ -105,6 +150,8 @@ def _changes(arguments: Mapping[str, Any]) -> TaskChanges | None:
     for field in ("add_blocked_by", "remove_blocked_by", "add_blocks"):
         if field in given:
             given[field] = tuple(given[field])
+    if "files" in arguments:
+        given["files"] = _files(arguments)
     if "owner" in arguments:
         given["owner"] = arguments["owner"] or None
     return TaskChanges(**given) if given else None
@@ -114,25 +161,53 @@ async def _set_status(context: ToolContext, task_id: int, status: TaskStatus, re
     store, ref, operation_id = context.store, context.ref, context.operation_id
     match status:
         case TaskStatus.IN_PROGRESS:
-            return await store.claim_task(ref, task_id, operation_id=operation_id)
+            return (await _claim_this(context, task_id))[0]
         case TaskStatus.COMPLETED:
             return await _complete(context, task_id, result)
         case TaskStatus.FAILED:
-            return await store.fail_task(ref, task_id, reason=result, operation_id=operation_id)
+            reason = await keep_unfinished(context, task_id, result)
+            failed = await store.fail_task(ref, task_id, reason=reason, operation_id=operation_id)
+            return await _let_go(context, failed)
         case TaskStatus.DELETED:
             return await store.delete_task(ref, task_id, operation_id=operation_id)
         case TaskStatus.PENDING:
             task = await store.get_task(context.team.id, task_id)
             if task.status is TaskStatus.FAILED:
                 return await store.retry_task(ref, task_id, note=result, operation_id=operation_id)
-            return await store.release_task(ref, task_id, note=result, operation_id=operation_id)
+            note = await keep_unfinished(context, task_id, result)
+            released = await store.release_task(ref, task_id, note=note, operation_id=operation_id)
+            return await _let_go(context, released)
+
+
+async def _let_go(context: ToolContext, task: Task) -> Task:
+    """Half-done files of a task that is not its member's any more are not handed in with the next thing."""
+    if context.member.counters.get(FOR_TASK) == task.id:
+        await start_anew(context, None)
+    return task
 
 
 async def _complete(context: ToolContext, task_id: int, result: str) -> Task:
+    await _pass_hooks(context, task_id, result)
+    work = await gather_work(context, task_id, result)
+    if work is not None:
+        await show_handed_in(context, task_id, work)
     try:
-        return await context.store.complete_task(context.ref, task_id, result=result, operation_id=context.operation_id)
+        task = await context.store.complete_task(
+            context.ref, task_id, result=result, work=work, operation_id=context.operation_id
+        )
     except CheckRequired:
-        return await run_check(context, task_id, result)
+        task = await run_check(context, task_id, result, work)
+    return await await_verdict(context, task)
+
+
+async def _pass_hooks(context: ToolContext, task_id: int, result: str) -> None:
+    task = await context.store.get_task(context.team.id, task_id)
+    try:
+        check_transition(task, TaskStatus.COMPLETED, name=context.member.name, leads=context.member.leads)
+    except (Conflict, NotAllowed):
+        # No step that a hook could refuse: the store says why.
+        return
+    await context.pass_hooks(Hook.TASK_COMPLETED, replace(task, result=result or task.result))
 
 
 TASK_CREATE = Tool(
@@ -161,6 +236,7 @@ blockedBy only for tasks whose result is really needed first.""",
         ),
         Parameter(name="role", kind=Kind.TEXT, description="Only members of this role may take it."),
         Parameter(name="check", kind=Kind.TEXT, description="A shell command that must exit 0 before it is completed."),
+        Parameter(name="files", kind=Kind.TEXTS, description=_FILES, aliases=("paths", "globs")),
     ),
     run=_create,
     changes=Changes.TEAM,
@@ -196,6 +272,7 @@ check passes; you get its output otherwise. Only the lead changes role, check, o
         Parameter(name="addBlocks", kind=Kind.TASK_IDS, aliases=("add_blocks", "blocks")),
         Parameter(name="role", kind=Kind.TEXT),
         Parameter(name="check", kind=Kind.TEXT),
+        Parameter(name="files", kind=Kind.TEXTS, aliases=("paths", "globs")),
     ),
     run=_update,
     changes=Changes.TEAM,

@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from bullpen.domain.submission import Work
 from bullpen.domain.task import CheckRun, Evidence, Task
 from bullpen.errors import SandboxUnavailable, StoreError, ToolError, UsageError
 from bullpen.sandbox import CommandResult
@@ -26,19 +27,22 @@ GIT_SECONDS = 5.0
 TIMED_OUT, NOT_RUN, INTERRUPTED = 124, 126, 130
 
 
-async def run_check(context: ToolContext, task_id: int, result: str) -> Task:
-    """The completed task. ToolError, with what the check printed, if it did not pass: the task stays its owner's."""
+async def run_check(context: ToolContext, task_id: int, result: str, work: Work | None = None) -> Task:
+    """The completed task, or with `work` the one that waits to be integrated. ToolError, with what the check printed,
+    if it did not pass: the task stays its owner's."""
     # By incarnation: a check that another incarnation began is void, and is begun again.
     operation_id = f"{context.operation_id}:{context.ref.incarnation}"
     run = await context.store.start_check(context.ref, task_id, operation_id=f"{operation_id}:check")
     if run is None:
-        return await context.store.complete_task(context.ref, task_id, result=result, operation_id=operation_id)
+        return await context.store.complete_task(
+            context.ref, task_id, result=result, work=work, operation_id=operation_id
+        )
     try:
         outcome = await _run(context, run)
         evidence = await _evidence(context, run, outcome)
         task = await insist(
             lambda: context.store.finish_check(
-                context.ref, run, evidence, result=result, operation_id=f"{operation_id}:verdict"
+                context.ref, run, evidence, result=result, work=work, operation_id=f"{operation_id}:verdict"
             )
         )
     except asyncio.CancelledError:

@@ -19,9 +19,10 @@ from typing import Any
 
 from bullpen.errors import ToolError
 from bullpen.sandbox import OUTPUT_CHARACTERS
-from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext
+from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext, ToolOutput
 from bullpen.tools.fence import MAX_BYTES, Fence, Place, parent_of, read_bytes, read_entry, told
 from bullpen.tools.near import hint
+from bullpen.tools.outside import show_written
 from bullpen.tools.seen import FilesSeen
 
 LINES = 2_000
@@ -106,15 +107,16 @@ Change = Callable[[bytes | None], bytes]
 """From what a file holds (None: it does not exist) to what it shall hold; ToolError if that makes no sense."""
 
 
-async def _write(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+async def _write(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
     place = context.resource(Fence).to_write(arguments["path"])
     data = _encoded(arguments["content"])
     was = await asyncio.to_thread(_replace, place, context.resource(FilesSeen), lambda _: data, make=True)
     lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-    return f"{'created' if was is None else 'wrote'} {place.shown} ({lines:,} lines, {len(data):,} bytes)"
+    text = f"{'created' if was is None else 'wrote'} {place.shown} ({lines:,} lines, {len(data):,} bytes)"
+    return ToolOutput(text=text, remarks=await show_written(context, "/".join(place.parts)))
 
 
-async def _edit(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+async def _edit(context: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
     place = context.resource(Fence).to_write(arguments["path"])
     old, new = arguments["old_text"], arguments["new_text"]
     if old == new:
@@ -123,7 +125,7 @@ async def _edit(context: ToolContext, arguments: Mapping[str, Any]) -> str:
         raise ToolError("old_text is empty: say what is to be replaced, or write the whole file with write_file")
     edit = _Edit(place, old, new, replaces_all=arguments.get("replace_all", False))
     await asyncio.to_thread(_replace, place, context.resource(FilesSeen), edit, make=False)
-    return edit.report()
+    return ToolOutput(text=edit.report(), remarks=await show_written(context, "/".join(place.parts)))
 
 
 class _Edit:

@@ -1,4 +1,11 @@
-"""This process in the store: registered as a worker, renewed in the background."""
+"""This process in the store: registered as a worker, renewed in the background.
+
+Invariant: whoever acts for a member asks `confirm` just before, and what runs is ended when `lost` is set. So nothing
+begins here after others may have taken the members over, as far as this process can know:
+
+- after `lease - margin` without a renewal it is `lost`, however long a renewal that is under way hangs;
+- who was frozen or suspended that long, or has lost the connection that proves its life, renews before it acts.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +18,12 @@ from bullpen.errors import BullpenError, LeaseLost, StoreUnavailable
 from bullpen.store import Store
 
 LEASE_SECONDS = 15.0
+# Parts of a lease: so often it is renewed, and so early what runs here is ended if that fails.
+RENEWALS = 3
+MARGIN = 1 / 3
+RETRY_SECONDS = 0.5
+# Who slept past its deadline by more was stopped itself: it may renew once more before it gives up.
+OVERSLEPT_SECONDS = 0.5
 
 
 class Host:
@@ -24,35 +37,86 @@ class Host:
         self._lease_seconds = lease_seconds
         self._slots = slots
         self._labels = labels
+        self._hurry = asyncio.Event()
+        self._renewed = asyncio.Event()
+        self._renewed_at = 0.0
         self.lost = asyncio.Event()
 
     async def __aenter__(self) -> Self:
+        self._renewed_at = self._store.clock.monotonic()
         self.worker = await self._store.register_worker(
             slots=self._slots, labels=self._labels, lease_seconds=self._lease_seconds
         )
-        self._renewing = asyncio.create_task(self._renew())
+        self._tasks = {asyncio.create_task(self._renew()), asyncio.create_task(self._watch())}
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._renewing.cancel()
-        # Not awaited itself: a cancellation of ours must not be taken for its own.
-        await asyncio.wait({self._renewing})
+        for task in self._tasks:
+            task.cancel()
+        # Not awaited themselves: a cancellation of ours must not be taken for theirs.
+        await asyncio.wait(self._tasks)
         with suppress(BullpenError):
             await self._store.stop_worker(self.worker.id)
 
+    async def confirm(self) -> None:
+        """Returns when this process may act for its members: at once, as a rule. LeaseLost when it may not any more."""
+        while not self.lost.is_set():
+            if self._left_seconds > 0 and self._store.proves_life(self.worker.id):
+                return
+            self._renewed.clear()
+            self._hurry.set()
+            await self._until_renewed_or_lost()
+        raise LeaseLost(f"worker {self.worker.id} could not renew its lease in time: its members stop here")
+
+    @property
+    def _left_seconds(self) -> float:
+        passed = self._store.clock.monotonic() - self._renewed_at
+        return self._lease_seconds * (1 - MARGIN) - passed
+
+    async def _until_renewed_or_lost(self) -> None:
+        waits = {asyncio.create_task(self._renewed.wait()), asyncio.create_task(self.lost.wait())}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if self._renewed.is_set() and not self._store.proves_life(self.worker.id):
+                # Others look for the connection; it is opened again in the background.
+                await asyncio.sleep(RETRY_SECONDS / 10)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
     async def _renew(self) -> None:
-        clock, interval = self._store.clock, self._lease_seconds / 3
-        renewed_at = clock.monotonic()
+        interval = self._lease_seconds / RENEWALS
+        pause = interval
         while True:
-            await asyncio.sleep(interval)
-            begun_at = clock.monotonic()
+            await self._sleep(pause)
+            begun_at = self._store.clock.monotonic()
             try:
                 await self._store.renew_worker(self.worker.id)
-                renewed_at = begun_at
             except LeaseLost:
                 self.lost.set()
                 return
             except StoreUnavailable:
-                # The next one may get through. Before others may judge by time, its members must have stopped.
-                if clock.monotonic() - renewed_at > self._lease_seconds - interval:
-                    self.lost.set()
+                # The next one may get through.
+                pause = min(RETRY_SECONDS, interval)
+                continue
+            self._renewed_at, pause = begun_at, interval
+            self._renewed.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        self._hurry.clear()
+
+    async def _watch(self) -> None:
+        """Before others may judge by time, its members must have stopped."""
+        while await self._is_in_time():
+            pass
+        self.lost.set()
+
+    async def _is_in_time(self) -> bool:
+        await asyncio.sleep(max(0.0, self._left_seconds))
+        if self._left_seconds < -OVERSLEPT_SECONDS:
+            self._hurry.set()
+            await asyncio.sleep(min(OVERSLEPT_SECONDS, self._lease_seconds * MARGIN))
+        return self._left_seconds > 0

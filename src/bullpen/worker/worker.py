@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
 from bullpen.agent.agent import Agent
 from bullpen.agent.house import House, Resting
 from bullpen.agent.loop import live
-from bullpen.domain.member import LEAD, USER, Member, MemberStatus, team_label
+from bullpen.domain.member import LEAD, USER, Member, MemberRef, MemberStatus, team_label
+from bullpen.domain.member import Worker as WorkerRecord
 from bullpen.domain.message import MessageType
+from bullpen.domain.text import name_key
 from bullpen.errors import LeaseLost, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.maintenance import Maintenance, StandingWatch
 from bullpen.worker.host import LEASE_SECONDS, Host
+from bullpen.worker.integrator import Integrator
 from bullpen.worker.opening import open_agent
+from bullpen.worker.sweeping import sweep
 
 logger = logging.getLogger(__name__)
 
@@ -28,25 +33,41 @@ MAX_HOSTED_AT_ONCE = 64
 REST_SECONDS = 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Somebody was `taken`, or has `left`, and why."""
+
+    what: str
+    member: Member
+    team: str
+    why: str = ""
+
+
 class Worker:
-    """While entered, it hosts up to `slots` members (of one team, or of all). Leaving lets them rest: they become
-    wanted, and whoever comes next goes on with them."""
+    """While entered, it hosts up to `slots` members (of one team, or of all; with `labels`, also those who ask for
+    these). Leaving lets them rest: they become wanted, and whoever comes next goes on with them. Where other workers
+    stand by, `drain` before that hands them on one by one."""
 
     def __init__(
         self,
         house: House,
         *,
         slots: int = 100,
+        labels: Sequence[str] = (),
         team_id: int | None = None,
         lease_seconds: float = LEASE_SECONDS,
         rest_seconds: float = REST_SECONDS,
+        on_change: Callable[[Change], None] = lambda change: None,
     ) -> None:
-        self.house = house
+        self.house = replace(house, confirm=self._confirm)
         self._store = house.store
         self._slots = slots
+        self._labels = labels
         self._team_id = team_id
         self._lease_seconds = lease_seconds
         self._rest_seconds = rest_seconds
+        self._on_change = on_change
+        self._is_draining = False
         self._agents: dict[asyncio.Task[None], Agent | None] = {}
         self._freed = asyncio.Event()
         self._background = AsyncExitStack()
@@ -61,12 +82,16 @@ class Worker:
             await self._host.__aexit__()
             raise
         self._hosting = asyncio.create_task(self._run())
+        self._integrating = asyncio.create_task(self._integrate())
+        self._sweeping = asyncio.create_task(sweep(self.house, self.id, team_id=self._team_id))
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.house.closing.set()
         await _end(self._hosting)
         await self._rest()
+        await _end(self._integrating)
+        await _end(self._sweeping)
         await self._host.__aexit__()
         await self._background.aclose()
         await self.house.models.aclose()
@@ -82,17 +107,48 @@ class Worker:
     @property
     def is_busy(self) -> bool:
         """Is anybody here in the middle of something?"""
+        return self._is_busy_in(None)
+
+    def _is_busy_in(self, team_id: int | None) -> bool:
+        """In this team, or in any."""
         return any(
-            agent is None or agent.member.status in (MemberStatus.WORKING, MemberStatus.STOPPING)
+            agent is None
+            or (
+                agent.member.status in (MemberStatus.WORKING, MemberStatus.STOPPING)
+                and team_id in (None, agent.member.team_id)
+            )
             for agent in self._agents.values()
         )
 
     @property
     def id(self) -> int:
         """As which it is registered now: another one after it was taken for dead."""
-        return self._host.worker.id
+        return self.record.id
+
+    @property
+    def record(self) -> WorkerRecord:
+        return self._host.worker
+
+    async def drain(self) -> None:
+        """Take nobody any more, and hand on whom it hosts: at once, or as soon as the step under way is done. Ends when
+        nobody is left, or nobody can be handed on; cancelled, the rest is up to leaving."""
+        self._is_draining = True
+        self.house.closing.set()
+        await _end(self._hosting)
+        for task in set(self._agents) - self._busy():
+            task.cancel()
+        losing = asyncio.create_task(self._host.lost.wait())
+        try:
+            while self._agents and not losing.done():
+                await asyncio.wait({*self._agents, losing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._is_draining = False
+            await _end(losing)
 
     # -- taking members -----------------------------------------------------------------------------------
+
+    async def _confirm(self) -> None:
+        await self._host.confirm()
 
     async def _run(self) -> None:
         while True:
@@ -110,7 +166,7 @@ class Worker:
             self._host = await self._enter_again()
 
     async def _enter(self) -> Host:
-        labels = () if self._team_id is None else (team_label(self._team_id),)
+        labels = (*self._labels, *(() if self._team_id is None else (team_label(self._team_id),)))
         return await Host(self._store, self._lease_seconds, slots=self._slots, labels=labels).__aenter__()
 
     async def _enter_again(self) -> Host:
@@ -120,36 +176,31 @@ class Worker:
             await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _host_wanted(self) -> None:
-        async with self._store.listen_wanted() as bell:
-            while True:
-                bell.clear()
-                self._freed.clear()
-                try:
-                    await self._host_all()
-                except LeaseLost:
-                    self._host.lost.set()
-                    return
-                except StoreUnavailable:
-                    await asyncio.sleep(STORE_PAUSE_SECONDS)
-                    continue
-                await _first(bell.wait(), self._freed.wait())
+        while True:
+            try:
+                async with self._store.listen_wanted() as bell:
+                    while True:
+                        bell.clear()
+                        self._freed.clear()
+                        await self._host_all()
+                        await _first(bell.wait(), self._freed.wait())
+            except LeaseLost:
+                self._host.lost.set()
+                return
+            except StoreUnavailable as error:
+                logger.warning("worker %s waits for the store: %s", self.id, error)
+                await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _host_all(self) -> None:
         """Twice as many at once as before, as long as there are: those who work already would else have the whole
         board done before the last of a crowd is hosted."""
-        wish, has_more = 1, True
-        while has_more:
-            asking = [self._store.host_member(self._host.worker.id, team_id=self.team_id) for _ in range(wish)]
-            outcomes = await asyncio.gather(*asking, return_exceptions=True)
-            for outcome in outcomes:
-                if isinstance(outcome, Member):
-                    self._start(outcome)
-            for outcome in outcomes:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-            has_more = None not in outcomes
-            # Not beyond its slots: a store that runs verbs side by side counts them before the others are done.
-            wish = max(1, min(2 * wish, MAX_HOSTED_AT_ONCE, self._slots - len(self._agents)))
+        wish, is_done = 1, False
+        while not is_done:
+            hosted = await self._store.host_members(self._host.worker.id, team_id=self.team_id, limit=wish)
+            for member in hosted:
+                self._start(member)
+            is_done = not hosted
+            wish = min(2 * wish, MAX_HOSTED_AT_ONCE)
 
     def _start(self, member: Member) -> None:
         task = asyncio.create_task(self._run_member(member), name=f"{member.name}@{member.team_id}")
@@ -160,91 +211,127 @@ class Worker:
         self._agents.pop(task, None)
         self._freed.set()
 
+    async def _integrate(self) -> None:
+        """What members hand in, as long as this worker is there; begun again with each lease."""
+        while True:
+            integrator = Integrator(self.house, worker_id=lambda: self.id, team_id=lambda: self.team_id)
+            try:
+                await integrator.run()
+            except LeaseLost:
+                self._host.lost.set()
+            except StoreUnavailable:
+                pass
+            await asyncio.sleep(STORE_PAUSE_SECONDS)
+
     # -- running one ----------------------------------------------------------------------------------------
 
     async def _run_member(self, member: Member) -> None:
         """One of the boundaries where a fault must not spread: the others go on."""
+        with suppress(Resting):
+            await self._run_until_left(member)
+
+    async def _run_until_left(self, member: Member) -> None:
+        why = "it is elsewhere by now"
         try:
-            await self._live(member)
-        except (LeaseLost, Resting) as ended:
+            why = await self._live(member)
+        except LeaseLost as ended:
             logger.info("%s ends here: %s", member.name, ended)
+        except (Resting, asyncio.CancelledError):
+            why = "this worker leaves"
+            if not self._is_draining:
+                raise
+            await self._part_from(self._now(member), self._store.rest_member)
         except UsageError as error:
             # No model, no such sandbox: trying again would not help.
-            await self._part_from(self._now(member), partial(self._give_up, why=str(error)))
+            why = str(error)
+            await self._part_from(self._now(member), partial(self._give_up, why=why))
         except Exception as error:
             logger.exception("the loop of %s crashed", member.name)
-            note = f"{type(error).__name__}: {error}"[:500]
-            await self._part_from(self._now(member), partial(self._release, note=note))
+            why = f"{type(error).__name__}: {error}"[:500]
+            await self._part_from(self._now(member), partial(self._release, note=why))
+        finally:
+            agent = self._agent()
+            team = f"#{member.team_id}" if agent is None else agent.team.name
+            self._on_change(Change(what="left", member=self._now(member), team=team, why=why))
+
+    def _agent(self) -> Agent | None:
+        task = asyncio.current_task()
+        return None if task is None else self._agents.get(task)
 
     def _now(self, member: Member) -> Member:
         """As which it runs here by now: a lead may have gone on in another team."""
-        task = asyncio.current_task()
-        agent = None if task is None else self._agents.get(task)
+        agent = self._agent()
         return member if agent is None else agent.member
 
-    async def _part_from(self, member: Member, part: Callable[[Member], Awaitable[None]]) -> None:
+    async def _part_from(self, member: Member, part: Callable[[MemberRef], Awaitable[object]]) -> None:
         """However long the store is away: a member whose row says that it is hosted here would wait for ever."""
         while True:
             try:
                 with suppress(LeaseLost):
-                    await part(member)
+                    await part(member.ref)
                 return
             except StoreUnavailable:
                 await asyncio.sleep(STORE_PAUSE_SECONDS)
 
-    async def _live(self, member: Member) -> None:
-        """Until it ends; begun again as often as the store was away."""
+    async def _live(self, member: Member) -> str:
+        """Until it ends, and why; begun again as often as the store was away."""
         task = asyncio.current_task()
         assert task is not None
         while True:
             try:
                 async with open_agent(self.house, self._now(member)) as agent:
+                    if self._agents[task] is None:
+                        self._on_change(Change(what="taken", member=agent.member, team=agent.team.name))
                     self._agents[task] = agent
                     while not await self._live_in_its_team(agent):
                         pass
-                return
+                return agent.member.status_reason or str(agent.member.status)
             except StoreUnavailable as error:
-                logger.warning("%s waits for the store: %s", member.name, error)
+                logger.info("%s waits for the store: %s", member.name, error)
                 await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _live_in_its_team(self, agent: Agent) -> bool:
         """False when it has gone on in another one."""
-        watch = StandingWatch(self._store, agent.member.team_id, is_quiet=lambda: not self.is_busy)
+        team_id = agent.member.team_id
+        watch = StandingWatch(self._store, team_id, is_quiet=lambda: not self._is_busy_in(team_id))
         async with watch.watching(agent.is_lead):
             return await live(agent)
 
-    async def _release(self, member: Member, *, note: str) -> None:
+    async def _release(self, by: MemberRef, *, note: str) -> None:
         """Like a lapse; again and again without an end of a work phase in between, it is given up."""
-        known = (await self._store.attend(member.ref)).member
+        known = (await self._store.attend(by)).member
         crashes = int(known.counters.get("crashes", 0)) + 1
         if crashes >= MAX_CRASHES:
-            await self._give_up(member, why=f"its loop crashed {crashes} times; the last time: {note}")
+            await self._give_up(by, why=f"its loop crashed {crashes} times; the last time: {note}")
             return
-        await self._store.set_member_counters(member.ref, {"crashes": crashes})
-        await self._store.release_member(member.ref, note=note)
+        await self._store.set_member_counters(by, {"crashes": crashes})
+        await self._store.release_member(by, note=note)
 
-    async def _give_up(self, member: Member, *, why: str) -> None:
-        text = f"{member.name} cannot be run: {why}"
-        for to in {LEAD, USER} - {member.key}:
-            told = f"given-up/{member.team_id}/{member.key}/{member.incarnation}/{to}"
+    async def _give_up(self, by: MemberRef, *, why: str) -> None:
+        text = f"{by.name} cannot be run: {why}"
+        key = name_key(by.name)
+        for to in {LEAD, USER} - {key}:
+            told = f"given-up/{by.team_id}/{key}/{by.incarnation}/{to}"
             # Nobody reads the mail of a team that was deleted meanwhile.
             with suppress(TeamDeleted):
-                await self._store.notify(member.team_id, to, text, type=MessageType.ERROR, operation_id=told)
+                await self._store.notify(by.team_id, to, text, type=MessageType.ERROR, operation_id=told)
         # Whoever brings it back has changed something: it is tried as often as before.
-        await self._store.set_member_counters(member.ref, {"crashes": None})
-        await self._store.shut_down_member(member.ref, reason=f"error: {why}"[:200])
+        await self._store.set_member_counters(by, {"crashes": None})
+        await self._store.shut_down_member(by, reason=f"error: {why}"[:200])
 
     # -- leaving ----------------------------------------------------------------------------------------------
 
     async def _rest(self) -> None:
         """Those in the middle of a turn finish it; after a while they are cut off, and say so when they resume."""
-        busy = [task for task, agent in self._agents.items() if agent and agent.member.status is MemberStatus.WORKING]
         try:
-            if busy:
+            if busy := self._busy():
                 await asyncio.wait(busy, timeout=self._rest_seconds)
         finally:
             # Also when it is not to wait any longer: nothing of theirs may run on without the store.
             await self._stop_all()
+
+    def _busy(self) -> set[asyncio.Task[None]]:
+        return {task for task, agent in self._agents.items() if agent and agent.member.status is MemberStatus.WORKING}
 
     async def _stop_all(self) -> None:
         tasks = list(self._agents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from bullpen.domain.prompt import CallPart, ResultPart, TextPart, ThinkingPart, Usage, UserMessage
@@ -35,6 +36,9 @@ class Heard:
     stream: bool
     body: Mapping[str, Any]
     raw: str
+    key: str = ""
+    at: datetime | None = None
+    """With which key it came, and when."""
 
     @property
     def member(self) -> str:

@@ -6,7 +6,11 @@ import asyncio
 import contextlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Self
 
@@ -88,13 +92,16 @@ class ProtocolServer:
     @property
     def environ(self) -> dict[str, str]:
         """What a client's environment must say to find this server."""
-        address = f"http://127.0.0.1:{self.port}"
-        return {
-            "ANTHROPIC_BASE_URL": address,
-            "ANTHROPIC_API_KEY": KEY,
-            "OPENAI_BASE_URL": f"{address}/v1",
-            "OPENAI_API_KEY": KEY,
-        }
+        return environ_for(self.port, KEY)
+
+    @asynccontextmanager
+    async def listening_on(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Here too, wherever that is."""
+        server = await asyncio.start_server(self._serve, sock=listener, limit=1 << 24)
+        try:
+            yield
+        finally:
+            server.close()
 
     def inject(self, fault: Fault, *, times: int = 1, when: Callable[[Heard], bool] = lambda heard: True) -> None:
         self._plan.add(fault, times=times, when=when)
@@ -142,7 +149,7 @@ class ProtocolServer:
         due = asyncio.get_running_loop().time() + self._latency_seconds
         try:
             format.authorise(headers, self._keys)
-            heard = self._hear(format, body)
+            heard = replace(self._hear(format, body), key=_key_of(headers), at=datetime.now(UTC))
         except Refused as error:
             self.ledger.refusals.append(error.message)
             await _send(writer, error.status, format.refusal(error))
@@ -221,6 +228,20 @@ class ProtocolServer:
             raise HungUp
         writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+def environ_for(port: int, key: str) -> dict[str, str]:
+    address = f"http://127.0.0.1:{port}"
+    return {
+        "ANTHROPIC_BASE_URL": address,
+        "ANTHROPIC_API_KEY": key,
+        "OPENAI_BASE_URL": f"{address}/v1",
+        "OPENAI_API_KEY": key,
+    }
+
+
+def _key_of(headers: Mapping[str, str]) -> str:
+    return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
 
 async def _send(

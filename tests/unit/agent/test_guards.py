@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from bullpen.agent.guards import find_repetition, last_exchange
 from bullpen.domain.message import Message, MessageType, Origin
-from bullpen.domain.transcript import Turn, TurnKind
+from bullpen.domain.transcript import INTERRUPTED_TEXT, Turn, TurnKind
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -33,6 +33,10 @@ def test_the_same_call_with_the_same_result_is_counted() -> None:
 
 def test_another_result_is_progress() -> None:
     assert find_repetition(made(("bash", "ls", "a"), ("bash", "ls", "a"), ("bash", "ls", "b"))).count == 1
+
+
+def test_what_died_with_its_process_is_no_repetition() -> None:
+    assert find_repetition(made(*[("bash", "ls", INTERRUPTED_TEXT)] * 4)).count == 0
 
 
 def test_other_arguments_are_another_call() -> None:

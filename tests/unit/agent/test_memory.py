@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullpen.agent.context import build_context, decode_reply, encode_reply
+from bullpen.agent.context import Context, build_context, decode_reply, encode_reply
 from bullpen.agent.memory import (
     RECENT_REPLIES,
     choose_pruning,
@@ -133,6 +133,51 @@ def test_what_is_added_leaves_the_prefix_as_it_was(turns: list[Turn], text: str)
     after = build_context(writer.turns)
     settled = len(before) - 1 if isinstance(before[-1], AssistantMessage) else len(before)
     assert after[:settled] == before[:settled]
+
+
+@st.composite
+def shaped_transcripts(draw: st.DrawFn) -> list[Turn]:
+    """With all that may stand in one: prunings and compactions anywhere, replies without a word, a kind of tomorrow."""
+    writer = Writer()
+    writer.turns = draw(transcripts())
+    for _ in range(draw(st.integers(0, 8))):
+        match draw(st.sampled_from(["reply", "told", "pruning", "compaction", "blank", "unknown"])):
+            case "reply":
+                writer.replied(draw(texts), draw(st.lists(texts, max_size=2)))
+            case "told":
+                writer.told(draw(texts))
+            case "pruning":
+                calls = [turn.content["call_id"] for turn in writer.turns if turn.kind == TurnKind.TOOL_RESULT]
+                writer.add(TurnKind.PRUNING, {"calls": calls[: draw(st.integers(0, 5))]})
+            case "compaction":
+                replies = [turn.seq for turn in writer.turns if turn.kind == TurnKind.ASSISTANT]
+                end = writer.turns[-1].seq + 1
+                writer.add(TurnKind.COMPACTION, {"text": "so far", "keep_from": draw(st.sampled_from([*replies, end]))})
+            case "blank":
+                writer.replied(" ", [])
+                writer.told(" ")
+            case _:
+                writer.add("of tomorrow", {})
+    return writer.turns
+
+
+@given(shaped_transcripts(), st.data())
+def test_a_context_that_grows_is_the_one_that_is_made_anew(turns: list[Turn], data: st.DataObject) -> None:
+    context = Context()
+    lengths = sorted(data.draw(st.sets(st.integers(1, len(turns)))))
+    for length in lengths:
+        assert context.build(turns[:length]) == build_context(turns[:length])
+
+
+def test_what_stands_before_the_last_reply_is_the_same_objects() -> None:
+    writer, context = Writer(), Context()
+    writer.told("begin")
+    writer.replied("first", ["one"])
+    writer.replied("second", ["two"])
+    before = context.build(writer.turns)
+    writer.replied("third", ["three"])
+    after = context.build(writer.turns)
+    assert [one is other for one, other in zip(before, after, strict=False)] == [True, True, True, False, False]
 
 
 @given(transcripts(), texts)

@@ -11,6 +11,7 @@ from bullpen.clock import FakeClock
 from bullpen.domain.member import Liveness, MemberRef, MemberStatus, Worker
 from bullpen.errors import LeaseLost
 from bullpen.maintenance import LapseWatch, Maintenance
+from bullpen.maintenance.lapse import GUARDS
 from bullpen.stores import open_store
 from bullpen.stores.sqlite import SqliteStore
 
@@ -120,3 +121,46 @@ async def test_proof_of_death_needs_no_lease(tmp_path: Path) -> None:
             assert member.status is MemberStatus.SHUTDOWN
             assert member.incarnation == ref.incarnation + 1
         other._workers.clear()
+
+
+async def test_of_many_workers_the_oldest_in_good_standing_are_on_guard(store: Observed, clock: FakeClock) -> None:
+    """Whoever else looks now and then is on guard as soon as too few of those are left."""
+    others = [await store.register_worker(lease_seconds=LEASE) for _ in range(GUARDS)]
+    async with Observed(store._path or Path(), clock) as younger:
+        mine = await younger.register_worker(lease_seconds=LEASE)
+        watcher, own = LapseWatch(younger), LapseWatch(store)
+        await watcher.look()
+        await own.look()
+        assert (own.is_on_guard, watcher.is_on_guard) == (True, False)
+        for _ in range(int(LEASE / 2) + 1):
+            clock.advance(1)
+            for worker in (*others[1:], mine):
+                await store.renew_worker(worker.id)
+            await watcher.look()
+        assert watcher.is_on_guard, "one of the three has not renewed for half its lease"
+
+
+async def test_who_has_no_worker_of_its_own_looks_for_itself(store: Observed, clock: FakeClock) -> None:
+    for _ in range(GUARDS + 1):
+        await store.register_worker(lease_seconds=LEASE)
+    async with Observed(store._path or Path(), clock) as observer:
+        watcher = LapseWatch(observer)
+        await watcher.look()
+        assert watcher.is_on_guard
+
+
+async def test_who_was_alive_and_cannot_be_seen_any_more_is_suspected(tmp_path: Path) -> None:
+    class Flickering(SqliteStore):
+        seen = Liveness.UNKNOWN
+
+        async def probe_worker(self, worker: Worker) -> Liveness:
+            return self.seen
+
+    path = tmp_path / "test.db"
+    async with Flickering(f"sqlite:///{path}", path, FakeClock()) as store:
+        await store.register_worker(lease_seconds=LEASE)
+        watcher = LapseWatch(store)
+        for seen, is_suspected in (("UNKNOWN", False), ("ALIVE", False), ("UNKNOWN", True), ("ALIVE", False)):
+            store.seen = Liveness[seen]
+            await watcher.look()
+            assert watcher.has_suspicion == is_suspected

@@ -346,6 +346,33 @@ async def test_a_disk_that_is_full_while_applying_loses_nothing_that_was_acknowl
         assert len(await store.list_tasks(team_id)) == 4
 
 
+async def test_whoever_is_concerned_is_rung_once_a_verb_is_stored_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has happened when its record is flushed; while the files are written, the woken are on their way."""
+    steps: list[str] = []
+
+    def noted(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            steps.append(name)
+            return step(*args)
+
+        return run
+
+    async with files(tmp_path) as store:
+        team_id = await a_chain(store)
+        monkeypatch.setattr(store._bell, "send", noted("ring", store._bell.send))
+        monkeypatch.setattr(journal, "_flush_data", noted("flush", journal._flush_data))
+        monkeypatch.setattr(journal, "apply", noted("apply", journal.apply))
+        await store.create_task(user_of(team_id), "new")
+        assert steps == ["flush", "ring", "apply"]
+        steps.clear()
+        monkeypatch.setattr(journal, "_flush_data", noted("flush", full))
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
+            await store.create_task(user_of(team_id), "no room")
+        assert steps == ["flush"], "nobody is rung for what is not stored"
+
+
 async def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     put(tmp_path / "file", "in the way")
     async with files(tmp_path / "file/store") as store:

@@ -15,6 +15,7 @@ from bullpen.clock import FakeClock
 from bullpen.domain.member import Liveness, Worker
 from bullpen.store import Store
 from bullpen.stores import open_store
+from bullpen.stores.postgresql.switchboard import PROOF_SECONDS
 from tests.support.postgres import PrivateServer
 from tests.support.processes import Crew, Line
 from tests.support.stores import opened
@@ -88,7 +89,7 @@ async def test_where_no_lock_file_can_be_written_a_worker_goes_without_that_proo
         assert await store.probe_worker(await store.register_worker()) is Liveness.ALIVE
 
 
-async def test_a_killed_worker_is_dead_once_its_lock_was_seen_held_and_was_free_for_a_second(
+async def test_a_killed_worker_is_dead_once_its_lock_was_seen_held_and_was_free_for_long_enough(
     postgres_url: str, crew: Crew, elsewhere: str
 ) -> None:
     clock = FakeClock()
@@ -98,7 +99,7 @@ async def test_a_killed_worker_is_dead_once_its_lock_was_seen_held_and_was_free_
         assert await store.probe_worker(worker) is Liveness.ALIVE
         child.kill()
         await _until_free(store, worker)
-        clock.advance(0.9)
+        clock.advance(PROOF_SECONDS - 0.1)
         assert await store.probe_worker(worker) is Liveness.UNKNOWN
         clock.advance(0.2)
         assert await store.probe_worker(worker) is Liveness.DEAD

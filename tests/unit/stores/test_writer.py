@@ -98,15 +98,35 @@ async def test_verbs_that_come_together_are_committed_together_in_the_thread(mon
         assert not desk.last_ran_here
 
 
-async def test_the_loop_has_a_turn_between_any_two_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_has_a_turn_in_time_however_long_one_task_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
     async with open_desk() as desk:
         turns: list[int] = []
-        for number in range(3):
-            asyncio.get_running_loop().call_soon(turns.append, number)
-            await desk.run()
-            assert desk.last_ran_here
-        assert turns == [0, 1, 2]
+        for turn_seconds, expected in ((-1.0, [0, 1, 2]), (BOUND_SECONDS, [])):
+            monkeypatch.setattr(writer_module, "TURN_SECONDS", turn_seconds)
+            turns.clear()
+            await asyncio.sleep(0)
+            await desk.writer.run(lambda job: None, patience_seconds=PATIENCE_SECONDS)
+            for number in range(3):
+                asyncio.get_running_loop().call_soon(turns.append, number)
+                await desk.writer.run(lambda job: None, patience_seconds=PATIENCE_SECONDS)
+                assert desk.last_ran_here
+            assert turns == expected
+
+
+async def test_whoever_comes_after_a_task_that_goes_on_begins_with_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else verbs that are called at once, right after one that was alone, would each be committed alone."""
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(writer_module, "TURN_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        await desk.writer.run(lambda job: None, patience_seconds=PATIENCE_SECONDS)
+        desk.door.enter()
+        running = asyncio.gather(*(desk.writer.run(str, patience_seconds=PATIENCE_SECONDS) for _ in range(5)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        desk.door.leave()
+        assert len(set(await running)) == 5
+        assert desk.groups == [1, 1, 5]
 
 
 async def test_after_slow_commits_the_next_verb_leaves_the_loop_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen.clock import Clock
+from bullpen.domain.hook import Hook
 from bullpen.domain.member import Member, MemberRef, Team
+from bullpen.domain.task import Task
 from bullpen.sandbox import Sandbox
 from bullpen.store import Store
 from bullpen.tool import Tool, ToolContext, ToolOutput
 from bullpen.tools.arguments import read_arguments
 from bullpen.tools.registry import Toolbox
+from bullpen.workspace import Worktree
 
 T = TypeVar("T")
 Subagent = Callable[[str, str, str | None], Awaitable[str]]
@@ -30,6 +33,7 @@ class Hands:
     member: Member
     workspace: Path
     sandbox: Sandbox = None  # type: ignore[assignment]
+    worktree: Worktree | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_gated: bool = False
     subagent: Subagent = no_subagent
@@ -56,6 +60,9 @@ class Hands:
             self.resources[kind] = kind(self)
         made: T = self.resources[kind]
         return made
+
+    async def pass_hooks(self, hook: Hook, task: Task) -> None:
+        """The human has none."""
 
     async def run_subagent(self, prompt: str, *, kind: str, model: str | None = None) -> str:
         return await self.subagent(prompt, kind, model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullpen.domain.task import TaskStatus
-from bullpen.errors import AlreadyClaimed, NotAllowed, ToolError
+from bullpen.errors import AlreadyClaimed, NotAllowed, ToolError, UsageError
 from bullpen.tools import toolbox_for
 from bullpen.tools.board import CLAIM_TASK, TASK_CREATE, TASK_GET, TASK_LIST, TASK_UPDATE
 from tests.unit.tools.conftest import MakeHands
@@ -65,3 +65,48 @@ async def test_failing_giving_back_retrying_and_deleting(hands: MakeHands) -> No
 async def test_an_update_without_a_change_is_refused(hands: MakeHands) -> None:
     with pytest.raises(ToolError, match="without a change"):
         await hands().call(TASK_UPDATE, taskId=1)
+
+
+# -- files
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["src/{a,b}.py", "docs/"],
+        "src/{a,b}.py, docs/",
+        '["src/{a,b}.py", "docs/"]',
+    ],
+)
+async def test_files_are_understood_however_a_model_writes_them(hands: MakeHands, files: str | list[str]) -> None:
+    lead = hands("lead")
+    await lead.call(TASK_CREATE, subject="x", files=files)
+    assert (await lead.store.get_task(lead.team.id, 1)).files == ("src/a.py", "src/b.py", "docs/**")
+    assert "files: src/a.py, src/b.py, docs/**" in await lead.text(TASK_GET, taskId=1)
+    await lead.call(TASK_UPDATE, taskId=1, files="[a-c]*.py")
+    assert (await lead.store.get_task(lead.team.id, 1)).files == ("[a-c]*.py",)
+    await lead.call(TASK_UPDATE, taskId=1, files=[])
+    assert (await lead.store.get_task(lead.team.id, 1)).files == ()
+
+
+async def test_files_outside_of_the_workspace_are_refused_with_what_to_do(hands: MakeHands) -> None:
+    with pytest.raises(UsageError, match="relative to it"):
+        await hands("lead").call(TASK_CREATE, subject="x", files=["/etc"])
+
+
+async def test_the_board_says_whose_files_a_task_touches_and_so_does_who_takes_it_all_the_same(
+    hands: MakeHands,
+) -> None:
+    lead, ana, ben = hands("lead"), hands("ana"), hands("ben")
+    for subject, files in (("one", "src/api"), ("two", "src/api/users.py"), ("three", "docs")):
+        await lead.call(TASK_CREATE, subject=subject, files=files)
+    assert "Files: src/api" in await ana.text(CLAIM_TASK)
+    overlap = "files overlap with #1 of ana"
+    assert (await lead.text(TASK_LIST)).splitlines()[1] == f"#2 [pending, {overlap}] two"
+    assert (await lead.text(TASK_LIST, status="pending")).splitlines()[0] == f"#2 [pending, {overlap}] two"
+    assert overlap in await lead.text(TASK_GET, taskId=2)
+    assert overlap not in await ben.text(CLAIM_TASK)
+    await ben.call(TASK_UPDATE, taskId=3, status="completed", result="done")
+    assert f"Its {overlap}" in await ben.text(CLAIM_TASK, taskId=2)
+    await ana.call(TASK_UPDATE, taskId=1, status="completed", result="done")
+    assert overlap not in await lead.text(TASK_LIST)

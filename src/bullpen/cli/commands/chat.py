@@ -10,15 +10,17 @@ from bullpen.cli.call import Call
 from bullpen.cli.commands.run import (
     Model,
     Workspace,
-    directory_of,
     find_model,
-    last_workspace,
+    last_workplace,
     read_settings,
     say_what_is_not_confined,
+    set_apart_at_first,
 )
+from bullpen.cli.isolation import find_start, set_apart
 from bullpen.cli.terminal import can_converse
+from bullpen.cli.workplace import workplace_of
 from bullpen.config import Settings
-from bullpen.errors import UsageError
+from bullpen.errors import BullpenError, UsageError
 from bullpen.store import Store
 from bullpen.team import Team
 from bullpen.team.beginning import WORKSPACE, begin_team
@@ -51,17 +53,27 @@ async def _chat(call: Call, model: str | None, workspace: str | None) -> int:
             team = Team(store, record)
         else:
             raise UsageError(f"--model is for a new team, and {record.name!r} exists already: leave it out")
-        where = last_workspace(team) if workspace is None else directory_of(workspace)
+        place = last_workplace(call, team, workspace)
+        if not (await find_hosts(store, team.record)).hosting:
+            await set_apart_at_first(call, team, Settings.from_mapping(team.record.settings), place)
+        where = place.directory
         return await talk(call, team, where, model=await _model(call, team, where))
 
 
 async def _begin(call: Call, store: Store, model: str | None, workspace: str | None) -> Team:
-    directory = directory_of(workspace)
-    settings = read_settings(call, directory, model, network=False, limits={})
+    place = workplace_of(workspace)
+    settings = read_settings(call, place.directory, model, network=False, limits={})
     find_model(call, settings)
-    record = await begin_team(store, "", settings, name=call.name_to_begin, memory={WORKSPACE: str(directory)})
+    start = await find_start(call, settings.isolation, place, include_dirty=False, may_ask=True)
+    record = await begin_team(store, "", settings, name=call.name_to_begin, memory={WORKSPACE: place.text})
     call.note(f"created team {record.name!r} {call.place.words}")
-    return Team(store, record)
+    team = Team(store, record)
+    try:
+        await set_apart(call, team, start)
+    except BullpenError:
+        await team.delete(deadline_seconds=0)
+        raise
+    return team
 
 
 async def _model(call: Call, team: Team, workspace: Path) -> str | None:

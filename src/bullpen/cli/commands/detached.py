@@ -1,4 +1,8 @@
-"""`run --detach`: the team is run by a process of its own, or by a worker that is there anyway."""
+"""`run --detach`: only rows are written where a worker is there that takes the team, else a process of its own runs it.
+
+A check or a limit of time is seen to by whoever runs the team, not by a worker: with one, it is a process of its own;
+so is what looks after the workers of a runner.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from bullpen.cli.call import Call
 from bullpen.cli.commands.hosted import show_hosted
 from bullpen.cli.live.hosting import Job
+from bullpen.domain.trunk import Trunk
 from bullpen.errors import BullpenError
 from bullpen.stores.place import place_of
 from bullpen.team.beginning import wake_lead
@@ -18,14 +24,19 @@ from bullpen.team.hosts import find_hosts
 
 LOOK_AGAIN_SECONDS = 0.2
 BOUND_SECONDS = 30.0
+TAKEN_SECONDS = 2.0
 
 
 async def start_detached(call: Call, job: Job) -> int:
     team = job.team
     await wake_lead(team.store, team.id, job.goal)
     lines = [f"`bullpen watch {team.name}` looks on, `bullpen stop --team {team.name}` ends it"]
+    if (trunk := Trunk.of(team.record.settings)) is not None:
+        lines.append(f"what it makes comes to {trunk.branch}: `{trunk.taking(team.name)}` takes it")
     document: dict[str, str | None] = {"log": None}
-    if not (await find_hosts(team.store, team.record)).willing:
+    if (await find_hosts(team.store, team.record)).willing and not job.needs_judge and job.runner is None:
+        await _until_taken(job)
+    else:
         log = place_of(team.store.url).state_directory / "runs" / f"{team.id}.log"
         log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         process = _start(call, job, log)
@@ -39,7 +50,7 @@ async def start_detached(call: Call, job: Job) -> int:
 def _start(call: Call, job: Job, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "bullpen", "resume", job.team.name],
+            [sys.executable, "-m", "bullpen", "resume", job.team.name, *job.runner_words],
             cwd=job.workspace,
             # Not as an argument: others can read those, and there may be a password in it.
             env={**os.environ, "BULLPEN_STORE": absolute(call.place.url), "BULLPEN_TEAM": job.team.name},
@@ -57,6 +68,15 @@ def absolute(url: str) -> str:
         if path != url and not path.startswith("~"):
             return start + os.path.abspath(path)
     return url
+
+
+async def _until_taken(job: Job) -> None:
+    """For a moment: so that who hosts it can be told."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(TAKEN_SECONDS), job.team.store.listen_events(job.team.id) as bell:
+            while not (await find_hosts(job.team.store, job.team.record)).hosting:
+                await bell.wait(LOOK_AGAIN_SECONDS)
+                bell.clear()
 
 
 async def _until_hosted(job: Job, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -12,12 +12,13 @@ from bullpen.cli.commands.hosted import show_hosted
 from bullpen.cli.commands.known import get_member
 from bullpen.cli.commands.number import parse_amount
 from bullpen.domain.codec import encode
-from bullpen.domain.member import USER, Spawned
+from bullpen.domain.member import USER, Member, Spawned, check_labels
 from bullpen.domain.request import Request, RequestStatus
 from bullpen.domain.task import parse_task_id
 from bullpen.domain.text import name_key
 from bullpen.errors import TeamDeleted, UsageError
 from bullpen.team import Team
+from bullpen.team.hosts import find_hosts
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The member's name.", autocompletion=completion.members)]
 
@@ -44,6 +45,9 @@ def spawn(
         bool, typer.Option("--require-plan", help="Until its plan is approved it may change nothing.")
     ] = False,
     task: Annotated[str | None, typer.Option(metavar="ID", help="The task that it begins with.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="Only a worker that has it hosts it; may be repeated.")
+    ] = None,
 ) -> None:
     """Add a teammate, or bring one back."""
     wishes = {
@@ -52,6 +56,7 @@ def spawn(
         "model": _checked_model(model),
         "require_plan": require_plan,
         "task_id": None if task is None else parse_task_id(task),
+        "labels": check_labels(label or ()),
     }
     call = Call.of(ctx)
     call.run(_spawn(call, name, wishes))
@@ -69,13 +74,22 @@ def _checked_model(model: str | None) -> str | None:
 async def _spawn(call: Call, name: str, wishes: dict[str, Any]) -> None:
     async with call.team() as team:
         spawned = await team.spawn(name, **wishes)
-        await show_hosted(call, team, encode(spawned), [_spawned_line(spawned)])
+        lines = [_spawned_line(spawned), *await _unhostable_lines(team, spawned.member)]
+        await show_hosted(call, team, encode(spawned), lines)
 
 
 def _spawned_line(spawned: Spawned) -> str:
     member = spawned.member
     role = f" as {member.role}" if member.role and spawned.outcome == "created" else ""
     return f"{member.name} {_SPAWNED.get(spawned.outcome, spawned.outcome)}{role}"
+
+
+async def _unhostable_lines(team: Team, member: Member) -> list[str]:
+    hosts = await find_hosts(team.store, team.record)
+    if not member.labels or any(one.may_host(team.id, member.labels) for one in (*hosts.hosting, *hosts.willing)):
+        return []
+    labels = ",".join(member.labels)
+    return [f"no worker has what it asks for ({labels}): `bullpen worker --labels {labels}` does"]
 
 
 # -- interrupt -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,24 +13,47 @@ import typer
 from bullpen.cli import completion
 from bullpen.cli.call import Call
 from bullpen.cli.commands.number import parse_amount
+from bullpen.cli.isolation import check_isolation, find_start, set_apart
 from bullpen.cli.live.hosting import Job, host
+from bullpen.cli.placement import Placement
+from bullpen.cli.workplace import Workplace, say_what_is_shared, workplace_of
 from bullpen.config import Settings, load_settings
-from bullpen.errors import Conflict, UsageError
+from bullpen.domain.hook import Hook
+from bullpen.domain.trunk import Trunk
+from bullpen.errors import BullpenError, Conflict, UsageError
+from bullpen.stores.place import place_of
 from bullpen.team import Team
-from bullpen.team.beginning import CHECK, WORKSPACE, begin_team
-from bullpen.team.hosts import check_at_rest
+from bullpen.team.beginning import CHECK, CLEANED, WORKSPACE, begin_team
+from bullpen.team.hosts import check_at_rest, outwait_silent
+from bullpen.workspaces.mirror import mirror_of
 
 Model = Annotated[
     str | None, typer.Option(metavar="MODEL", help="PROVIDER:NAME, such as anthropic:NAME or scripted:FILE.")
 ]
-Workspace = Annotated[str | None, typer.Option(metavar="DIR", help="Where it works; without it here.")]
+Workspace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR|git+URL", help="Where it works; without it here. git+URL[#REF]: each in a clone of its own."
+    ),
+]
 MaxCost = Annotated[
     str | None, typer.Option(metavar="USD", help="Stop before this is spent; 5 unless the settings say.")
 ]
 MaxTokens = Annotated[str | None, typer.Option(metavar="N", help="Stop before so many tokens are used.")]
 MaxMinutes = Annotated[str | None, typer.Option(metavar="N", help="Stop after so many minutes.")]
 Check = Annotated[str | None, typer.Option(metavar="COMMAND", help="Must exit 0, or the goal is not reached.")]
+Isolation = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="auto: apart in a git repository; worktree: apart or not at all; shared: in one directory."
+    ),
+]
+IncludeDirty = Annotated[bool, typer.Option("--include-dirty", help="Apart, begin with what is not committed, too.")]
 Network = Annotated[bool, typer.Option("--network", help="Commands may use the network.")]
+RunnerName = Annotated[
+    str | None, typer.Option("--runner", metavar="ray", help="ray: workers on the nodes of a Ray cluster host it.")
+]
+RayAddress = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Which cluster; see settings for the rest.")]
 
 
 def run(
@@ -37,25 +61,29 @@ def run(
     goal: Annotated[list[str], typer.Argument(metavar="GOAL", help="What is to be reached.")],
     model: Model = None,
     workspace: Workspace = None,
-    isolation: Annotated[
-        str, typer.Option(metavar="KIND", help="auto or shared: all work in the same directory.")
-    ] = "auto",
+    isolation: Isolation = None,
+    include_dirty: IncludeDirty = False,
     check: Check = None,
     network: Network = False,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
     max_minutes: MaxMinutes = None,
     detach: Annotated[bool, typer.Option("--detach", help="In the background: this terminal is free again.")] = False,
+    runner: RunnerName = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Give a new team a goal, and watch it work."""
     words = " ".join(goal).strip()
     if not words:
         raise UsageError('a goal is missing: bullpen run "what is to be reached"')
-    _check_isolation(isolation)
     call = Call.of(ctx)
-    directory = directory_of(workspace)
-    settings = read_settings(call, directory, model, network, _limits(max_cost, max_tokens, max_minutes))
-    raise typer.Exit(call.run(_run(call, words, settings, directory, check, detach)))
+    place = workplace_of(workspace)
+    settings = read_settings(
+        call, place.directory, model, network, _limits(max_cost, max_tokens, max_minutes), isolation=isolation
+    )
+    beginning = Beginning(settings, place, include_dirty=include_dirty, may_ask=not (detach or call.is_json))
+    placement = Placement.named(runner, ray_address)
+    raise typer.Exit(call.run(_run(call, words, beginning, check, detach, placement)))
 
 
 def resume(
@@ -64,13 +92,17 @@ def resume(
         str | None,
         typer.Argument(metavar="TEAM", help="Its name; without it the only live one.", autocompletion=completion.teams),
     ] = None,
-    workspace: Annotated[str | None, typer.Option(metavar="DIR", help="Where it works; without it as before.")] = None,
+    workspace: Annotated[
+        str | None, typer.Option(metavar="DIR|git+URL", help="Where it works; without it as before.")
+    ] = None,
     check: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="Must exit 0; without it that of the run before.")
     ] = None,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
     max_minutes: MaxMinutes = None,
+    runner: RunnerName = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Go on with a team that rests or crashed.
 
@@ -78,32 +110,38 @@ def resume(
     """
     call = Call.of(ctx)
     limits = _limits(max_cost, max_tokens, max_minutes)
-    raise typer.Exit(call.run(_resume(call, team, workspace, check, limits)))
+    placement = Placement.named(runner, ray_address)
+    raise typer.Exit(call.run(_resume(call, team, workspace, check, limits, placement)))
 
 
 # -- what was typed --------------------------------------------------------------------------------------------
 
 
-def _check_isolation(kind: str) -> None:
-    if kind == "worktree":
-        raise UsageError("--isolation worktree is not in this release: leave it out, and all work in one directory")
-    if kind not in ("auto", "shared"):
-        raise UsageError(f"--isolation is auto or shared, not {kind[:40]!r}")
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a new team begins with."""
 
-
-def directory_of(workspace: str | None) -> Path:
-    directory = Path(workspace).expanduser().absolute() if workspace else Path.cwd()
-    if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory: --workspace names where the team works")
-    return directory
+    settings: Settings
+    place: Workplace
+    include_dirty: bool
+    may_ask: bool
 
 
 def read_settings(
-    call: Call, directory: Path, model: str | None, network: bool, limits: Mapping[str, float | int]
+    call: Call,
+    directory: Path,
+    model: str | None,
+    network: bool,
+    limits: Mapping[str, float | int],
+    *,
+    isolation: str | None = None,
 ) -> Settings:
     flags: dict[str, Any] = {**call.flags, **{f"budget.{key}": value for key, value in limits.items()}}
     if model:
         flags["model"] = model
+    if isolation is not None:
+        check_isolation(isolation)
+        flags["isolation"] = isolation
     if network:
         flags["sandbox.network"] = "on"
     return load_settings(directory, environment=os.environ, flags=flags)
@@ -126,13 +164,33 @@ def _limits(max_cost: str | None, max_tokens: str | None, max_minutes: str | Non
 # -- beginning and going on ------------------------------------------------------------------------------------
 
 
-async def _run(call: Call, goal: str, settings: Settings, directory: Path, check: str | None, detach: bool) -> int:
+async def _run(
+    call: Call, goal: str, beginning: Beginning, check: str | None, detach: bool, placement: Placement
+) -> int:
+    settings, place = beginning.settings, beginning.place
     model = find_model(call, settings)
-    say_what_is_not_confined(call, settings, directory)
+    runner = await placement.find_runner(call, settings)
+    say_what_is_not_confined(call, settings, place.directory)
+    start = await find_start(
+        call, settings.isolation, place, include_dirty=beginning.include_dirty, may_ask=beginning.may_ask
+    )
     async with call.store() as store:
-        memory = {WORKSPACE: str(directory), CHECK: check}
-        record = await begin_team(store, goal, settings, name=call.new_name, memory=memory)
-        job = Job(team=Team(store, record), workspace=directory, goal=goal, check=check, model=model)
+        memory = {WORKSPACE: place.text, CHECK: check}
+        team = Team(store, await begin_team(store, goal, settings, name=call.new_name, memory=memory))
+        try:
+            await set_apart(call, team, start)
+        except BullpenError:
+            await team.delete(deadline_seconds=0)
+            raise
+        job = Job(
+            team=team,
+            workspace=place.directory,
+            goal=goal,
+            check=check,
+            model=model,
+            runner=runner,
+            runner_words=placement.words,
+        )
         if detach:
             from bullpen.cli.commands.detached import start_detached
 
@@ -141,11 +199,17 @@ async def _run(call: Call, goal: str, settings: Settings, directory: Path, check
 
 
 async def _resume(
-    call: Call, named: str | None, workspace: str | None, check: str | None, limits: Mapping[str, float | int]
+    call: Call,
+    named: str | None,
+    workspace: str | None,
+    check: str | None,
+    limits: Mapping[str, float | int],
+    placement: Placement,
 ) -> int:
     async with call.team(named) as team:
         if team.record.deleted_at is not None:
             raise Conflict(f"team {team.name!r} has been deleted: `bullpen run GOAL` begins another")
+        await outwait_silent(team.store, team.record, call.note)
         await check_at_rest(team.store, team.record)
         stored = {key: value for key, value in limits.items() if key != "max_minutes"}
         if stored:
@@ -153,25 +217,59 @@ async def _resume(
         if check is not None:
             await team.remember(**{CHECK: check})
         settings = Settings.from_mapping(team.record.settings)
+        place = last_workplace(call, team, workspace)
+        await set_apart_at_first(call, team, settings, place)
         job = Job(
             team=team,
-            workspace=last_workspace(team) if workspace is None else directory_of(workspace),
+            workspace=place.directory,
             goal="",
             check=team.record.settings.get(CHECK),
             model=find_model(call, settings),
+            runner=await placement.find_runner(call, settings),
+            runner_words=placement.words,
         )
         say_what_is_not_confined(call, settings, job.workspace)
         return await host(call, job, max_minutes=limits.get("max_minutes") or settings.budget.max_minutes)
 
 
-def last_workspace(team: Team) -> Path:
-    """Where it worked before, wherever this is typed."""
+async def set_apart_at_first(call: Call, team: Team, settings: Settings, place: Workplace) -> None:
+    """A team that began with its board has not worked anywhere yet: how it will is decided now. So it is for one that
+    was cleaned up: it begins anew, from what the user has now."""
+    known = team.record.settings
+    if not known.get(CLEANED) and (WORKSPACE in known or Trunk.of(known) is not None):
+        return
+    may_ask = not call.is_json
+    isolation = "worktree" if known.get(CLEANED) else settings.isolation
+    start = await find_start(call, isolation, place, include_dirty=False, may_ask=may_ask)
+    await set_apart(call, team, start)
+    await team.remember(**{WORKSPACE: place.text, CLEANED: False})
+
+
+def last_workplace(call: Call, team: Team, workspace: str | None) -> Workplace:
+    """Where it worked before, wherever this is typed, or where it is said to be now."""
     last = team.record.settings.get(WORKSPACE)
-    if not isinstance(last, str):
-        return directory_of(None)
+    trunk = Trunk.of(team.record.settings)
+    if trunk is not None and trunk.is_remote:
+        return _last_elsewhere(call, team, trunk, workspace)
+    if workspace is not None or not isinstance(last, str):
+        place = workplace_of(workspace)
+        if trunk is not None and place.address is not None:
+            raise UsageError(f"team {team.name} works in {trunk.repository}, not in {place.text}: leave it out")
+        return place
     if not Path(last).is_dir():
         raise UsageError(f"{last}, where team {team.name} worked, is gone: say with --workspace DIR where it is now")
-    return Path(last)
+    say_what_is_shared(call, Path(last))
+    return Workplace(Path(last))
+
+
+def _last_elsewhere(call: Call, team: Team, trunk: Trunk, workspace: str | None) -> Workplace:
+    """An address that is given again may have another password."""
+    place = workplace_of(workspace)
+    if workspace is not None and (place.address is None or place.address.url != trunk.repository):
+        raise UsageError(f"team {team.name} works in {trunk.repository}: leave --workspace out")
+    if place.address is not None:
+        mirror_of(place.address, place_of(call.place.url).state_directory)
+    return place
 
 
 def find_model(call: Call, settings: Settings) -> str:
@@ -202,3 +300,7 @@ def say_what_is_not_confined(call: Call, settings: Settings, directory: Path) ->
     sandbox = open_sandbox(spec, kind=settings.sandbox.kind)
     if not sandbox.guarantees.files_confined:
         call.note(sandbox.describe())
+    # Nobody's but the human's: whoever has written them there, the human sees it.
+    for hook in Hook:
+        for command in getattr(settings.hooks, hook):
+            call.note(f"hook {hook}, outside the sandbox: {command}")

@@ -12,6 +12,7 @@ from bullpen.cli.call import Call
 from bullpen.cli.parser import Branch
 from bullpen.cli.views.task import draw_board, draw_line, draw_task
 from bullpen.domain.codec import encode
+from bullpen.domain.files import parse_files
 from bullpen.domain.task import UNSET, Task, TaskStatus, parse_task_id, parse_task_status
 from bullpen.errors import BullpenError, CheckRequired, Conflict, UsageError
 from bullpen.team import Team
@@ -20,6 +21,7 @@ branch = Branch("The board: add, list, show, update, claim, done.")
 
 Number = Annotated[str, typer.Argument(metavar="ID", help="The task's number: 3 or #3.")]
 Numbers = list[str] | None
+Globs = list[str] | None
 
 
 @branch.command("add")
@@ -40,6 +42,9 @@ def add(
     owner: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose it is.", autocompletion=completion.members)
     ] = None,
+    files: Annotated[
+        Globs, typer.Option("--files", metavar="GLOB", help="What it will change; several: a,b or repeated.")
+    ] = None,
 ) -> None:
     """Put a task on the board; the first one begins a team."""
     if not subject.strip():
@@ -52,6 +57,7 @@ def add(
         "role": role,
         "check": check,
         "owner": owner or None,
+        "files": parse_files(files or ()),
     }
     call.run(_add(call, subject, details))
 
@@ -88,7 +94,7 @@ async def _list(call: Call, status: TaskStatus | None, owner: str | None, every:
             tasks = sorted([*tasks, *deleted], key=lambda task: task.id)
         is_filtered = status is not None or owner is not None
         others = tasks
-        if is_filtered and not call.is_json and any(task.open_blockers for task in tasks):
+        if is_filtered and not call.is_json and any(task.open_blockers or task.files for task in tasks):
             others = await team.list_tasks()
     call.show(tasks, lambda page: draw_board(page, tasks, {task.id: task for task in others}))
 
@@ -107,8 +113,9 @@ async def _show(call: Call, number: int) -> None:
 
 async def _present(call: Call, team: Team, task: Task) -> None:
     blockers = [await team.get_task(number) for number in task.blocked_by]
+    busy = await team.list_tasks(status=TaskStatus.IN_PROGRESS) if task.files else []
     document = {**encode(task), "blockers": blockers}
-    call.show(document, lambda page: draw_task(page, task, blockers))
+    call.show(document, lambda page: draw_task(page, task, blockers, busy))
 
 
 @branch.command("update")
@@ -131,6 +138,9 @@ def update(
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="ROLE", help='"": for everyone.')] = None,
     check: Annotated[str | None, typer.Option(metavar="COMMAND", help='"": none.')] = None,
+    files: Annotated[
+        Globs, typer.Option("--files", metavar="GLOB", help='What it will change, instead of what it said; "": none.')
+    ] = None,
     blocked_by: Annotated[Numbers, typer.Option("--blocked-by", metavar="ID", help="Wait for this one too.")] = None,
     unblock: Annotated[Numbers, typer.Option("--unblock", metavar="ID", help="Wait for this one no more.")] = None,
     blocks: Annotated[Numbers, typer.Option("--blocks", metavar="ID", help="Hold that one back.")] = None,
@@ -146,11 +156,13 @@ def update(
         "owner": UNSET if owner is None else owner or None,
         "role": UNSET if role is None else role or None,
         "check": UNSET if check is None else check or None,
+        "files": UNSET if files is None else parse_files(files),
         "add_blocked_by": _ids(blocked_by),
         "remove_blocked_by": _ids(unblock),
         "add_blocks": _ids(blocks),
     }
-    changes = {name: value for name, value in changes.items() if value is not UNSET and value != ()}
+    edges = ("add_blocked_by", "remove_blocked_by", "add_blocks")
+    changes = {name: value for name, value in changes.items() if value is not UNSET and (value or name not in edges)}
     to = None if status is None else parse_task_status(status)
     if result is not None and to is None:
         raise UsageError("--result goes with --status completed or failed, --note with --status pending")

@@ -22,9 +22,11 @@ from bullpen.cli.terminal import can_converse
 from bullpen.cli.views.report import draw_report, report_document
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER
+from bullpen.domain.trunk import Trunk
+from bullpen.errors import RunnerUnavailable
 from bullpen.team import Outcome, Report, Team
 from bullpen.team.progress import Progress
-from bullpen.team.run import Hosting
+from bullpen.team.run import Hosting, Runner
 
 EXIT_CODES = {Outcome.ASKS: 4, Outcome.ERROR: 3}
 INTERRUPTED = 130
@@ -38,32 +40,55 @@ class Left(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`goal` is empty for a team that goes on. `check` decides whether it is reached."""
+    """`goal` is empty for a team that goes on. `check` decides whether it is reached. `runner`: whose workers host it,
+    if not this process; `runner_words`: how that is typed."""
 
     team: Team
     workspace: Path
     goal: str
     check: str | None
     model: str
+    runner: Runner | None = None
+    runner_words: tuple[str, ...] = ()
+
+    @property
+    def needs_judge(self) -> bool:
+        """Is there something that only whoever runs it sees to?"""
+        return self.check is not None or bool(self.team.record.settings.get("budget", {}).get("max_minutes"))
 
 
 async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
     """The exit code."""
     team = job.team
     has_console = opens_console(call)
-    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=has_console)
+    team.hosting = Hosting(model=job.model, workspace=job.workspace, is_interactive=has_console, runner=job.runner)
     # A team that goes on has a past, which has been told; the console tells its end once more.
     progress = Progress() if job.goal or has_console else await team.get_progress()
     with ending_on_signals(call, team):
         try:
             report = await told(call, job, progress, max_minutes)
         except (asyncio.CancelledError, Left):
-            call.note(f"{team.name} rests, nothing is lost: `bullpen resume {team.name}` goes on")
+            call.note(f"{team.name} rests, nothing is lost: `{_resuming(job)}` goes on{so_far(team)}")
             return INTERRUPTED
+        except RunnerUnavailable as error:
+            raise RunnerUnavailable(f"{error}; nothing is lost: `{_resuming(job)}` goes on") from error
     if call.is_json or report.outcome is not Outcome.ERROR or progress.tokens:
         # Else nothing has happened yet: why is said in one line.
         show_report(call, report, progress)
     return say_how_to_go_on(call, report, progress)
+
+
+def _resuming(job: Job) -> str:
+    return " ".join(("bullpen resume", job.team.name, *job.runner_words))
+
+
+def so_far(team: Team) -> str:
+    """Where what was made until now is, if it is not in the user's own files."""
+    trunk = Trunk.of(team.record.settings)
+    if trunk is None:
+        return ""
+    name = team.name
+    return f"; `bullpen diff {name}` shows what is on {trunk.branch} so far, `{trunk.taking(name)}` takes it"
 
 
 def opens_console(call: Call) -> bool:

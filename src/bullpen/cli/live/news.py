@@ -69,7 +69,18 @@ def _created(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts
 
 
 def _claimed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
-    return ["takes ", Painted(_subject(data, progress), "cyan")]
+    overlaps = ", ".join(f"#{number}" for number in data.get("overlaps", ()))
+    remark = f" (files overlap with {overlaps})" if overlaps else ""
+    return ["takes ", Painted(_subject(data, progress), "cyan"), Painted(remark, "dim")]
+
+
+def _passed_over(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    others = ", ".join(f"#{number}" for number in data.get("overlaps", ()))
+    return [Painted(f"leaves #{data['task']} aside: its files overlap with {others} of {data.get('owner')}", "dim")]
+
+
+def _written_outside(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    return [Painted(f"writes {data.get('path')}, which is not among the files of #{data.get('task')}", "yellow")]
 
 
 def _completed(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
@@ -92,6 +103,11 @@ def _checked(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts
         return [f"check of #{data['task']} ", Painted("passed", "green")]
     said = f": {data['text']}" if data.get("text") else ""
     return [f"check of #{data['task']} ", Painted(f"failed (exit code {code})", "yellow"), said]
+
+
+def _refused(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    what = _subject(data, progress) if "task" in data else "its work"
+    return [f"{what} is ", Painted("not integrated", "yellow"), f": {data.get('why', '')}"]
 
 
 def _message(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
@@ -149,6 +165,11 @@ def _shut_down(data: Mapping[str, Any], progress: Progress, event: Event) -> Par
     return [Painted(f"shuts down ({data.get('reason', '')})", "dim")]
 
 
+def _hook_refused(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
+    about = f" #{data['task']}" if data.get("task") else ""
+    return [Painted(f"{data.get('hook')}{about} is refused: ", "yellow"), str(data.get("text", ""))]
+
+
 def _background_ended(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
     return [f"bg-{data.get('background', '?')} {data.get('state', 'ended')}"]
 
@@ -195,15 +216,19 @@ _NEWS: Mapping[str, Callable[[Mapping[str, Any], Progress, Event], Parts]] = {
     EventKind.MEMBER_INTERRUPTED: _interrupted,
     EventKind.TASK_CREATED: _created,
     EventKind.TASK_CLAIMED: _claimed,
+    EventKind.TASK_PASSED_OVER: _passed_over,
+    EventKind.FILE_WRITTEN_OUTSIDE: _written_outside,
     EventKind.TASK_COMPLETED: _completed,
     EventKind.TASK_FAILED: _failed,
     EventKind.TASK_RELEASED: _released,
     EventKind.TASK_RESERVED: _reserved,
     EventKind.TASK_CHECK_FINISHED: _checked,
+    EventKind.WORK_REFUSED: _refused,
     EventKind.MESSAGE_SENT: _message,
     EventKind.REQUEST_OPENED: _asked,
     EventKind.REQUEST_CLOSED: _decided,
     EventKind.PHASE_ENDED: _ended,
+    EventKind.HOOK_REFUSED: _hook_refused,
     EventKind.BACKGROUND_ENDED: _background_ended,
     EventKind.BUDGET_WARNED: _budget_warned,
     EventKind.BUDGET_REFUSED: _budget,

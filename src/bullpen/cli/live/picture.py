@@ -168,8 +168,8 @@ def _draw_member(page: Page, member: MemberProgress, shown: Sequence[MemberProgr
         room = max(room * 2 // 5, 8)
     parts += ["  ", _doing(member, room, is_padded=task is not None)]
     if task is not None:
-        check = " (check)" if task.is_verifying else ""
-        parts += ["  ", Painted(f"#{task.id} {task.subject}{check}", "cyan")]
+        step = " (check)" if task.is_verifying else " (integrating)" if task.is_integrating else ""
+        parts += ["  ", Painted(f"#{task.id} {task.subject}{step}", "cyan")]
     page.line(*parts, is_cut=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bullpen.cli.call import Call
 from bullpen.cli.live.console import Console
-from bullpen.cli.live.hosting import INTERRUPTED, Left, ending_on_signals
+from bullpen.cli.live.hosting import INTERRUPTED, Left, ending_on_signals, so_far
 from bullpen.cli.views.hosts import hosts_line
 from bullpen.team import Team
 from bullpen.team.hosts import find_hosts
@@ -50,4 +50,6 @@ async def _say_what_becomes_of_it(call: Call, team: Team) -> None:
     if hosts.hosting or team.record.deleted_at is not None:
         call.note(hosts_line(hosts))
     else:
-        call.note(f"{team.name} rests, nothing is lost: `bullpen chat --team {team.name}` comes back to it")
+        call.note(
+            f"{team.name} rests, nothing is lost: `bullpen chat --team {team.name}` comes back to it" + so_far(team)
+        )

@@ -20,6 +20,7 @@ _STYLES = {
     "WorkerLapsed": "red",
     "MessageQuarantined": "red",
     "RequestOpened": "yellow",
+    "HookRefused": "yellow",
 }
 
 # In this order; what is not named here follows as key=value.
@@ -35,6 +36,8 @@ _FACTS: Mapping[str, Callable[[Any], str]] = {
     "status": str,
     "subject": str,
     "fields": lambda value: ", ".join(map(str, value)),
+    "path": str,
+    "overlaps": lambda value: "files overlap with " + ", ".join(f"#{number}" for number in value),
     "blocked_by": lambda value: "waits for " + ", ".join(f"#{number}" for number in value),
     "text": str,
     "goal": str,

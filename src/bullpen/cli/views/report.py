@@ -117,7 +117,8 @@ def _draw_totals(page: Page, report: Report, progress: Progress, now: datetime) 
     draw_time(page, progress.hosted_until(now), progress.busy_until(now))
     page.field(
         "spent",
-        f"{whole.tokens:,} tokens, {money(whole.cost_usd)} in {whole.calls} calls",
+        # Nothing is no price: it may be that nobody knows it.
+        f"{whole.tokens:,} tokens" + f", {money(whole.cost_usd)}" * bool(whole.cost_usd) + f" in {whole.calls} calls",
         Painted(
             f"  {coordination_share(members_of(report.accounts)):.0%} of the tokens by the lead (coordination)", "dim"
         ),
@@ -125,6 +126,17 @@ def _draw_totals(page: Page, report: Report, progress: Progress, now: datetime) 
     if report.files:
         more = len(report.files) - SHOWN_FILES
         page.field("files", ", ".join(report.files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else ""))
+    if report.branch:
+        page.field("work", _where(report))
+
+
+def _where(report: Report) -> str:
+    """Where it is, and the one command that takes it."""
+    place = f"{report.branch} in {report.remote}" if report.remote else report.branch
+    if not report.commits:
+        return f"nothing on {place} yet"
+    commits = f"{report.commits} commit{'s' if report.commits > 1 else ''}"
+    return f"{commits} on {place}: `bullpen diff {report.team}` shows it, `{report.taking}` takes it"
 
 
 def report_document(report: Report, progress: Progress, *, now: datetime) -> Mapping[str, Any]:
@@ -134,6 +146,7 @@ def report_document(report: Report, progress: Progress, *, now: datetime) -> Map
         "report": {
             **encode(report),
             "succeeded": report.succeeded,
+            "apply": report.taking,
             "tokens": whole.tokens,
             "cost_usd": whole.cost_usd,
             "calls": whole.calls,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bullpen.cli.page import Column, Page, Painted, Part
 from bullpen.cli.views.moment import age, clock
-from bullpen.domain.task import RELEASES_DEPENDENTS, Evidence, Task, TaskStatus, format_ids
+from bullpen.domain.files import find_overlaps, overlap_text
+from bullpen.domain.task import FINISHED, RELEASES_DEPENDENTS, Evidence, Task, TaskStatus, commit_of, format_ids
 
 # What is shown: a symbol and a colour.
 _LOOKS = {
@@ -14,6 +15,7 @@ _LOOKS = {
     "blocked": ("⊘", "yellow"),
     "in progress": ("●", "cyan"),
     "verifying": ("◌", "magenta"),
+    "integrating": ("◍", "magenta"),
     "completed": ("✓", "green"),
     "failed": ("✗", "red"),
     "deleted": ("-", "dim"),
@@ -30,11 +32,13 @@ COLUMNS = (
 
 
 def state_of(task: Task) -> str:
-    """Its status as people read it: blocked and verifying are states of their own."""
+    """Its status as people read it: blocked, verifying and integrating are states of their own."""
     if task.status is TaskStatus.PENDING and task.open_blockers:
         return "blocked"
     if task.verifying:
         return "verifying"
+    if task.submission is not None:
+        return "integrating"
     return task.status.replace("_", " ")
 
 
@@ -58,16 +62,16 @@ def draw_board(page: Page, tasks: Sequence[Task], others: Mapping[int, Task]) ->
                 task.owner or "",
                 task.role or "",
                 Painted(task.subject, "dim") if task.status is TaskStatus.DELETED else task.subject,
-                _open_blockers(task, others),
+                _waits_for(task, others),
             )
             for task in tasks
         ],
     )
 
 
-def _open_blockers(task: Task, others: Mapping[int, Task]) -> Part:
+def _waits_for(task: Task, others: Mapping[int, Task]) -> Part:
     if not task.open_blockers:
-        return ""
+        return Painted(_overlap(task, others.values()), "dim")
     waiting = [others[number] for number in task.blocked_by if number in others]
     still = [blocker for blocker in waiting if blocker.status not in RELEASES_DEPENDENTS]
     words = [f"#{each.id} failed" if each.status is TaskStatus.FAILED else f"#{each.id}" for each in still]
@@ -76,14 +80,19 @@ def _open_blockers(task: Task, others: Mapping[int, Task]) -> Part:
     return Painted(", ".join(words), "red" if has_failed else "")
 
 
+def _overlap(task: Task, others: Iterable[Task]) -> str:
+    """Whose files it would touch, if somebody is just changing them."""
+    return "" if task.status in FINISHED else overlap_text(find_overlaps(task, others))
+
+
 def draw_line(page: Page, task: Task) -> None:
     """What has become of it, in one line."""
     owner = f", {task.owner}" if task.owner else ""
     page.line(f"#{task.id} ", task.subject, "  ", state(page, task), Painted(owner, "dim"))
 
 
-def draw_task(page: Page, task: Task, blockers: Sequence[Task]) -> None:
-    """Everything, with what its blockers hand over."""
+def draw_task(page: Page, task: Task, blockers: Sequence[Task], busy: Sequence[Task]) -> None:
+    """Everything, with what its blockers hand over. `busy` are the tasks in progress."""
     now = page.terminal.now
     page.line(Painted(f"#{task.id} ", "bold"), Painted(task.subject, "bold"))
     page.field("status", state(page, task), Painted(_since(task, page), "dim"))
@@ -94,6 +103,10 @@ def draw_task(page: Page, task: Task, blockers: Sequence[Task]) -> None:
         page.field("role", task.role)
     if task.check:
         page.field("check", task.check)
+    if task.files:
+        page.field("files", ", ".join(task.files))
+    if overlap := _overlap(task, busy):
+        page.field("", Painted(overlap, "yellow"))
     page.field("created", f"{clock(task.created_at, now)} by {task.created_by}")
     if task.reserved_until is not None:
         page.field("reserved", f"until {clock(task.reserved_until, now)} for {task.owner}, who lost its host")
@@ -103,6 +116,8 @@ def draw_task(page: Page, task: Task, blockers: Sequence[Task]) -> None:
     for blocker in blockers:
         _draw_blocker(page, blocker)
     _text(page, "result", task.result or "")
+    if task.commit:
+        page.field("commit", task.commit)
     if task.evidence is not None:
         _draw_evidence(page, task.evidence)
     for handover in task.handovers:
@@ -132,8 +147,8 @@ def _draw_blocker(page: Page, blocker: Task) -> None:
     page.field("blocker", f"#{blocker.id} ", blocker.subject, "  ", state(page, blocker), by)
     if blocker.result:
         page.block(blocker.result)
-    if blocker.evidence is not None and blocker.evidence.commit:
-        page.block(f"commit {blocker.evidence.commit}")
+    if commit := commit_of(blocker):
+        page.block(f"commit {commit}")
 
 
 def _draw_evidence(page: Page, evidence: Evidence) -> None:

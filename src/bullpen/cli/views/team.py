@@ -63,7 +63,7 @@ class TeamPicture:
 
 def count_states(tasks: Sequence[Task]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for state in ("pending", "blocked", "in progress", "verifying", "completed", "failed", "deleted"):
+    for state in ("pending", "blocked", "in progress", "verifying", "integrating", "completed", "failed", "deleted"):
         number = sum(1 for task in tasks if state_of(task) == state)
         if number:
             counts[state] = number

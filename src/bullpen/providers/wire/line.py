@@ -40,10 +40,11 @@ from bullpen.domain.text import storable
 from bullpen.errors import Overloaded, UsageError
 from bullpen.provider import ModelRequest
 from bullpen.providers.account import Account
-from bullpen.providers.wire.client import open_model
+from bullpen.providers.wire.client import SAID, open_model
 from bullpen.providers.wire.fault import fault_of
 from bullpen.providers.wire.message import called_names, incoming, outgoing
 from bullpen.providers.wire.price import list_price_usd
+from bullpen.providers.wire.said import Said, has_thinking, one, one_for_each_result
 
 MAX_UNSTREAMED_TOKENS = 20_000
 CHARACTERS_PER_TOKEN = 4
@@ -92,8 +93,8 @@ class Line:
                 pass
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None) -> Reply:
-        messages = outgoing(request.messages, provider=self._account.provider, system=self._model.system)
         parameters, settings = self._parameters(request)
+        messages = outgoing(self._unsaid(request, settings), provider=self._account.provider, system=self._model.system)
         try:
             if on_text is not None or request.max_output_tokens > MAX_UNSTREAMED_TOKENS:
                 response = await self._stream(messages, parameters, settings, on_text)
@@ -121,6 +122,21 @@ class Line:
             instruction_parts=[InstructionPart(content=system)] if system.strip() else [],
         )
         return parameters, cast(ModelSettings, settings)
+
+    def _unsaid(self, request: ModelRequest, settings: ModelSettings) -> Sequence[ChatMessage]:
+        """The messages that are to be converted; what went out before, the client knows by the settings."""
+        match self._account.provider:
+            case "anthropic":
+                said = request.memo.setdefault(self, Said(one))
+            case "openai" | "openai-chat" if not has_thinking(request.messages):
+                said = request.memo.setdefault(self, Said(one_for_each_result))
+            case "openai" | "openai-chat":
+                # There the library looks at all messages: once one has thought, each call has to have thought.
+                said = Said(one_for_each_result)
+            case _:
+                return request.messages
+        settings["extra_body"] = {SAID: said}
+        return request.messages[said.recall(request.messages) :]
 
     def _definitions(self, tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
         known, definitions = self._tools

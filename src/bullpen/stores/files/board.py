@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from heapq import merge
 from itertools import chain
 
 from bullpen.domain.member import Autonomy, Member, MemberKind
+from bullpen.domain.record import replace
 from bullpen.domain.task import RELEASES_DEPENDENTS, Task, TaskStatus
 from bullpen.stores.files.foreign import moment_of_ns, status_of
 from bullpen.stores.files.layout import TASK_FILE, Home
@@ -145,6 +145,12 @@ class Board:
         """Unowned, of exactly this role."""
         return self._marked_tasks("ready", role_bucket(role_key))
 
+    def claimable_by(self, member: Member) -> Iterator[Task]:
+        """In the order of a claim: its own, then by number."""
+        yield from self._marked_tasks("ready", owner_bucket(member.key))
+        buckets = {ANYONE, role_bucket(member.role_key)}
+        yield from merge(*(self._marked_tasks("ready", bucket) for bucket in buckets), key=lambda task: task.id)
+
     def has_assigned(self, owner_key: str) -> bool:
         return next(self._marked_tasks("ready", owner_bucket(owner_key)), None) is not None
 
@@ -167,12 +173,13 @@ class Board:
         free = merge(*(self._marked("ready", bucket) for bucket in {ANYONE, role_bucket(member.role_key)}))
         # The lists are taken apart as stale markers are put right.
         for number in chain(list(self._marked("ready", own)), free):
-            claimed = self._claim(number, member)
+            claimed = self.claim(number, member)
             if claimed is not None:
                 return claimed
         return None
 
-    def _claim(self, number: int, member: Member) -> Task | None:
+    def claim(self, number: int, member: Member) -> Task | None:
+        """None if its file says that it cannot be this member's."""
         raw = self.raw(number)
         if raw is None:
             return None

@@ -7,8 +7,8 @@ A deleted team stays there until its name is taken again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from bullpen.domain.record import replace
 from bullpen.domain.text import NAME_PATTERN, name_key
 from bullpen.errors import BullpenError
 from bullpen.stores.files.layout import DEFAULT, DELETED, TEAMS, Home, deleted_home, live_home

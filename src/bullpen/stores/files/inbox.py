@@ -20,12 +20,13 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from bullpen.domain.codec import encode
 from bullpen.domain.message import RUNTIME_TYPES, Message, MessageType, Origin
+from bullpen.domain.record import replace
 from bullpen.domain.text import name_key
 from bullpen.stores.files.foreign import moment_of, pick, text_of
 from bullpen.stores.files.form import file_bytes, line_bytes, parse_object

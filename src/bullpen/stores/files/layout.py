@@ -16,6 +16,7 @@
     .teams/NAME/calls/MEMBER.jsonl      closed tool calls; MEMBER_open.json: queued and started ones
     .teams/NAME/requests/request_N.json
     .teams/NAME/backgrounds/bg_N.json   commands and subagents; running.json: which of them still run
+    .teams/NAME/submissions/submission_N.json   work that waits to be integrated, or waited
     .teams/NAME/budget/team.json        what the team has spent and reserved; budget/members/MEMBER.json: each member
     .teams/NAME/budget/settled.jsonl    reservations; budget/open.json: those of calls under way
     .teams/NAME/events.jsonl
@@ -48,6 +49,7 @@ DEFAULT_FOREIGN = ".team"
 
 TASK_FILE = re.compile(r"task_([0-9]+)\.json")
 REQUEST_FILE = re.compile(r"request_([0-9]+)\.json")
+SUBMISSION_FILE = re.compile(r"submission_([0-9]+)\.json")
 BACKGROUND_FILE = re.compile(r"bg_([0-9]+)\.json")
 WORKER_FILE = re.compile(r"worker_([0-9]+)\.json")
 INBOX_FILE = re.compile(r"(.+)_inbox\.jsonl")
@@ -91,6 +93,10 @@ class Home:
         return f"{self.backgrounds}/running.json"
 
     @property
+    def submissions(self) -> str:
+        return f"{self.directory}/submissions"
+
+    @property
     def accounts(self) -> str:
         return f"{self.directory}/budget/members"
 
@@ -104,6 +110,9 @@ class Home:
 
     def background(self, number: int) -> str:
         return f"{self.backgrounds}/bg_{number}.json"
+
+    def submission(self, number: int) -> str:
+        return f"{self.submissions}/submission_{number}.json"
 
     def account(self, key: str) -> str:
         return f"{self.accounts}/{key}.json" if key else f"{self.directory}/budget/team.json"

@@ -18,11 +18,12 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM
+from bullpen.domain.record import replace
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.stores.files.board import Board, is_canonical
 from bullpen.stores.files.foreign import status_of

@@ -26,7 +26,10 @@ def member_object(member: Member) -> dict[str, Any]:
     data = encode(member)
     del data["team_id"]
     first = {"name": member.name, "role": member.role, "status": member.status.value}
-    return {**first, **{key: value for key, value in data.items() if key not in first and value not in (None, "", {})}}
+    return {
+        **first,
+        **{key: value for key, value in data.items() if key not in first and value not in (None, "", {}, [])},
+    }
 
 
 def member_bytes(member: Member) -> bytes:

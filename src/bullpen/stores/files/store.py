@@ -177,7 +177,7 @@ class _Group:
         self._commits = -1
         self._open_jobs: list[Job[Any]] = []
         self._rings: dict[Ring, None] = {}
-        """Of what reconciling found; a verb's own are the writer's to send."""
+        """Of what reconciling found."""
         self._is_behind = False
         """A committed group could not be applied; it has to be, before anything else is done."""
 
@@ -292,23 +292,27 @@ class _Group:
 
     def _flush(self) -> None:
         jobs, self._open_jobs = self._open_jobs, []
-        found, self._rings = self._rings, {}
+        rings, self._rings = self._rings, {}
+        for job in jobs:
+            rings.update(dict.fromkeys(job.rings))
+            job.rings = []
         try:
             with translated(self._root):
-                self._commit(self._view.take_changes())
+                self._commit(self._view.take_changes(), list(rings))
         except BaseException as error:
             # Nobody is told of a success that is not stored.
             for job in jobs:
                 job.fail(error)
             self._start_over()
-        else:
-            self._ring(list(found))
 
-    def _commit(self, changes: Changes) -> None:
+    def _commit(self, changes: Changes, rings: list[Ring]) -> None:
         if not changes.is_empty():
             if changes.moves:
                 self._journal.checkpoint()
             self._journal.commit(changes)
+        # It has happened. Whoever is woken needs as long to come to the gate as it takes to apply it.
+        self._ring(rings)
+        if not changes.is_empty():
             clean = [ledger for ledger in self._touched(changes) if self._is_clean(ledger)]
             try:
                 self._journal.apply(changes)

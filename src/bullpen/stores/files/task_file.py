@@ -17,7 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from bullpen.domain.codec import decode, encode
+from bullpen.domain.files import parse_files
 from bullpen.domain.task import Evidence, Handover, Task
+from bullpen.errors import UsageError
 from bullpen.stores.files.foreign import moment_of, numbers_of, pick, status_of, text_of, text_or_none
 from bullpen.stores.files.form import canonical, file_bytes, parse_object
 from bullpen.stores.files.layout import TASK_FILE
@@ -33,10 +35,13 @@ _SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "owner": ("owner",),
     "role": ("role",),
     "check": ("check",),
+    "files": ("files",),
     "result": ("result",),
     "evidence": ("evidence",),
     "attempt": ("attempt",),
     "verifying": ("verifying",),
+    "submission": ("submission",),
+    "commit": ("commit",),
     "created_by": ("createdBy", "created_by"),
     "created_at": ("createdAt", "created_at"),
     "updated_at": ("updatedAt", "updated_at"),
@@ -132,10 +137,13 @@ def task_of(raw: Raw, team_id: int, number: int, waiting: tuple[int, ...], writt
         owner=text_or_none(get["owner"]),
         role=text_or_none(get["role"]),
         check=text_or_none(get["check"]),
+        files=_files(get["files"]),
         result=None if get["result"] is None else text_of(get["result"]),
         evidence=_decoded(Evidence, get["evidence"]),
         attempt=get["attempt"] if isinstance(get["attempt"], int) else 0,
         verifying=get["verifying"] is True,
+        submission=get["submission"] if isinstance(get["submission"], int) else None,
+        commit=text_or_none(get["commit"]),
         blocked_by=blockers_in(raw, number),
         blocks=blocks_in(raw),
         open_blockers=len(waiting),
@@ -168,6 +176,15 @@ def raw_of(task: Task, raw: Raw) -> Raw:
 
 def _spelling(raw: Raw, keys: tuple[str, ...]) -> str:
     return next((key for key in keys if key in raw), keys[0])
+
+
+def _files(value: Any) -> tuple[str, ...]:
+    """Globs of others that make no sense are none."""
+    texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    try:
+        return parse_files(text for text in texts if isinstance(text, str))
+    except UsageError:
+        return ()
 
 
 def _decoded(hint: Any, value: Any) -> Any:

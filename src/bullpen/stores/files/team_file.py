@@ -37,7 +37,7 @@ _TEAM_KEYS = (
     "created_at",
     "deleted_at",
 )
-_OWN_KEYS = frozenset({"bullpen", "next_message_id", "open_requests", "members", *_TEAM_KEYS})
+_OWN_KEYS = frozenset({"bullpen", "next_message_id", "open_requests", "open_submissions", "members", *_TEAM_KEYS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class TeamFile:
     """As they are: of a large team, many have a file of their own."""
     next_message_id: int = 1
     open_requests: tuple[int, ...] = ()
+    open_submissions: tuple[int, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     is_ours: bool = True
 
@@ -66,6 +67,8 @@ def load_team(view: View, home: Home, name: str) -> TeamFile | None:
 def team_bytes(file: TeamFile) -> bytes:
     config: dict[str, Any] = {"bullpen": SCHEMA, **encode(file.team), "next_message_id": file.next_message_id}
     config["open_requests"] = list(file.open_requests)
+    if file.open_submissions:
+        config["open_submissions"] = list(file.open_submissions)
     config.update(file.extra)
     config["members"] = [member_object(member) for member in file.listed.values()]
     return file_bytes(config)
@@ -96,6 +99,7 @@ def _decode(data: bytes, home: Home) -> TeamFile | None:
         members=listed,
         next_message_id=config.get("next_message_id", 1),
         open_requests=tuple(config.get("open_requests") or ()),
+        open_submissions=tuple(config.get("open_submissions") or ()),
         extra={key: value for key, value in config.items() if key not in _OWN_KEYS},
     )
 

@@ -6,8 +6,9 @@ asks for are there already.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any, cast
@@ -18,7 +19,9 @@ from bullpen.domain.codec import decode, encode
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import SYSTEM, Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message, MessageType
+from bullpen.domain.record import replace
 from bullpen.domain.request import Request, RequestKind, RequestStatus
+from bullpen.domain.submission import Submission, SubmissionState
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
 from bullpen.domain.transcript import ToolCall, Turn
@@ -29,7 +32,7 @@ from bullpen.stores.files.board import Board
 from bullpen.stores.files.catalogue import Catalogue
 from bullpen.stores.files.form import file_bytes
 from bullpen.stores.files.inbox import Inbox
-from bullpen.stores.files.layout import REQUEST_FILE, STORE, Home, deleted_home, live_home
+from bullpen.stores.files.layout import REQUEST_FILE, STORE, SUBMISSION_FILE, Home, deleted_home, live_home
 from bullpen.stores.files.memory import Hints, Memory
 from bullpen.stores.files.purse import Purse
 from bullpen.stores.files.roster import LISTED, member_bytes
@@ -127,9 +130,8 @@ class FilesTransaction:
             self.view.append(file.home.events, b"".join(events))
         return list(self._rings)
 
-    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
-        for call in calls:
-            call.close()
+    def foresee(self, *calls: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        return None
 
     def foresee_claim(self, ref: MemberRef) -> None:
         return None
@@ -280,24 +282,38 @@ class FilesTransaction:
         found = (self._find_member(team_id, key) for key in sorted(set(keys)))
         return [member for member in found if member is not None]
 
-    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
-        wanted = [member for member in self._wanted(team_id) if member.kind is MemberKind.LEAD or not leads_only]
-        return min(wanted, key=lambda member: (member.status_at, member.team_id, member.key), default=None)
+    async def list_wanted(
+        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+    ) -> list[Member]:
+        wanted = [
+            member
+            for member in self._wanted(team_id)
+            if (member.kind is MemberKind.LEAD or not leads_only) and set(member.labels) <= set(labels)
+        ]
+        return sorted(wanted, key=lambda member: (member.status_at, member.team_id, member.key))[:limit]
 
     async def has_wanted(self) -> bool:
         return bool(self._wanted(None))
 
     def _wanted(self, team_id: int | None) -> list[Member]:
-        if team_id is None:
-            files: Iterable[TeamFile] = self._catalogue.every(include_deleted=False)
-        else:
-            file = self.file(team_id)
-            files = [] if file is None or file.team.deleted_at is not None else [file]
-        members = (member for file in files for member in file.members.values())
+        members = (member for file in self._live_files(team_id) for member in file.members.values())
         return [member for member in members if member.status is MemberStatus.WANTED]
+
+    def _live_files(self, team_id: int | None) -> Iterable[TeamFile]:
+        """Of that team, or of all."""
+        if team_id is None:
+            return self._catalogue.every(include_deleted=False)
+        file = self.file(team_id)
+        return [] if file is None or file.team.deleted_at is not None else [file]
 
     async def count_hosted(self, worker_id: int) -> int:
         return sum(member.kind is MemberKind.TEAMMATE for member in self._members_of(worker_id))
+
+    async def count_teammates(self, team_id: int) -> int:
+        members = await self.list_members(team_id)
+        return sum(
+            member.kind is MemberKind.TEAMMATE and member.status is not MemberStatus.SHUTDOWN for member in members
+        )
 
     async def list_claimers(
         self,
@@ -413,9 +429,26 @@ class FilesTransaction:
         board = self._board(member.team_id)
         return None if board is None else board.claim_next(member)
 
+    async def list_claimable(self, member: Member, limit: int) -> list[Task]:
+        board = self._board(member.team_id)
+        return [] if board is None else list(islice(board.claimable_by(member), limit))
+
+    async def claim(self, member: Member, number: int) -> Task | None:
+        board = self._board(member.team_id)
+        return None if board is None else board.claim(number, member)
+
+    async def list_in_progress(self, team_id: int) -> list[Task]:
+        board = self._board(team_id)
+        return [] if board is None else sorted(board.every_in_progress(), key=lambda task: task.id)
+
     async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None:
         board = self._board(team_id)
         return None if board is None else board.in_progress(owner_key)
+
+    async def clear_reservation(self, team_id: int, owner_key: str) -> None:
+        task = await self.find_in_progress(team_id, owner_key)
+        if task is not None and task.reserved_until is not None:
+            await self.update(replace(task, reserved_until=None))
 
     async def has_claimable(self, team_id: int, role_key: str) -> bool:
         board = self._board(team_id)
@@ -440,6 +473,9 @@ class FilesTransaction:
     async def lock_graph(self, team_id: int) -> None:
         """One transaction at a time."""
 
+    async def lock_claims(self, team_id: int) -> None:
+        """One transaction at a time."""
+
     async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]:
         return {task.id: task.blocked_by for task in await self.find_tasks(team_id, ids, Lock.NONE)}
 
@@ -451,6 +487,61 @@ class FilesTransaction:
 
     async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
         return self.board(self._file(team_id)).settle(blocker_id, is_open=is_open)
+
+    # -- the queue ---------------------------------------------------------------------
+
+    async def take_submission_id(self, team_id: int) -> int:
+        file = self.file(team_id)
+        return 1 if file is None else max(self._numbers_in(file.home.submissions, SUBMISSION_FILE), default=0) + 1
+
+    def _find_submission(self, team_id: int, number: int) -> Submission | None:
+        file = self.file(team_id)
+        raw = None if file is None else self.view.object(file.home.submission(number))
+        return None if raw is None else decode(Submission, {**raw, "team_id": team_id})
+
+    def _insert_submission(self, submission: Submission) -> Submission:
+        self._update_submission(submission)
+        return submission
+
+    def _update_submission(self, submission: Submission) -> None:
+        file = self._file(submission.team_id)
+        raw = encode(submission)
+        del raw["team_id"]
+        self.view.write(file.home.submission(submission.id), file_bytes(raw))
+        others = {number for number in file.open_submissions if number != submission.id}
+        still = tuple(sorted(others | {submission.id} if submission.is_open else others))
+        if still != file.open_submissions:
+            self.save(replace(file, open_submissions=still))
+
+    async def find_queued(self, team_id: int | None) -> Submission | None:
+        first = [queue[0] for file in self._live_files(team_id) if (queue := self._queue(file))]
+        return min(first, key=lambda one: (one.submitted_at, one.team_id), default=None)
+
+    def _queue(self, file: TeamFile) -> list[Submission]:
+        """What may be taken of this team, in order: nothing while one is."""
+        submissions = self._open_submissions(file)
+        is_busy = any(one.state is SubmissionState.TAKEN for one in submissions)
+        return [] if is_busy else submissions
+
+    def _open_submissions(self, file: TeamFile) -> list[Submission]:
+        found = (self._find_submission(file.team.id, number) for number in file.open_submissions)
+        return [submission for submission in found if submission is not None and submission.is_open]
+
+    async def list_submissions(self, team_id: int, open_only: bool) -> list[Submission]:
+        file = self.file(team_id)
+        if file is None or open_only:
+            return [] if file is None else self._open_submissions(file)
+        numbers = sorted(self._numbers_in(file.home.submissions, SUBMISSION_FILE))
+        found = (self._find_submission(team_id, number) for number in numbers)
+        return [submission for submission in found if submission is not None]
+
+    async def list_taken(self, worker_id: int) -> list[Submission]:
+        return [
+            submission
+            for file in self._catalogue.every(include_deleted=True)
+            for submission in self._open_submissions(file)
+            if submission.state is SubmissionState.TAKEN and submission.worker_id == worker_id
+        ]
 
     # -- mail --------------------------------------------------------------------------
 
@@ -569,7 +660,10 @@ class FilesTransaction:
     def _request_numbers(self, file: TeamFile, status: RequestStatus | None) -> Iterable[int]:
         if status is RequestStatus.OPEN:
             return file.open_requests
-        names = (REQUEST_FILE.fullmatch(name) for name in self.view.names(file.home.requests))
+        return self._numbers_in(file.home.requests, REQUEST_FILE)
+
+    def _numbers_in(self, directory: str, pattern: re.Pattern[str]) -> list[int]:
+        names = (pattern.fullmatch(name) for name in self.view.names(directory))
         return [int(match[1]) for match in names if match]
 
     async def list_requests_due(self, moment: datetime) -> list[Request]:

@@ -2,17 +2,18 @@
 
 A notice takes a lock of the whole server until its transaction has committed, so
 each goes only to whom it concerns: one channel for each worker, one for those that
-host wanted members, one for each team whose log somebody follows.
+host wanted members, one for those that integrate, one for each team whose log somebody follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from bullpen.stores.bells import WANTED_TOPIC, events_topic, member_topic
+from bullpen.stores.bells import SUBMISSIONS_TOPIC, WANTED_TOPIC, events_topic, member_topic
 from bullpen.stores.transaction import MemberRing
 
 WANTED = "bullpen_wanted"
+SUBMISSIONS = "bullpen_submissions"
 TEAM_PREFIX = "bullpen_t"
 _WORKER_PREFIX = "bullpen_w"
 
@@ -35,6 +36,8 @@ def topic_in(name: str, payload: str, *, process: str) -> Hashable | None:
         return None
     if name == WANTED:
         return WANTED_TOPIC
+    if name == SUBMISSIONS:
+        return SUBMISSIONS_TOPIC
     if name.startswith(TEAM_PREFIX):
         number = name.removeprefix(TEAM_PREFIX)
         return events_topic(int(number)) if number.isdigit() else None

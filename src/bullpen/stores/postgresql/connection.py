@@ -35,7 +35,8 @@ _DEFAULTS: Mapping[str, Any] = {
 
 # Durable whatever the server's default is, if it is not stricter. Plans do not depend on the values: the partial
 # indexes are chosen by literals, and a plan made while a table was empty must neither scan nor sort. A process that is
-# frozen inside a transaction loses it instead of blocking everyone.
+# frozen inside a transaction loses it, well before its lease is over, instead of blocking everyone; nobody else pauses
+# for seconds between two statements, and who did runs it again.
 _SESSION = """
     SELECT set_config('synchronous_commit',
              CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -48,7 +49,7 @@ _SESSION = """
            set_config('jit', 'off', false),
            set_config('client_min_messages', 'error', false),
            set_config('lock_timeout', '10s', false),
-           set_config('idle_in_transaction_session_timeout', '20s', false)
+           set_config('idle_in_transaction_session_timeout', '5s', false)
 """
 _SERVER = "SELECT clock_timestamp(), current_setting('server_version_num')::bigint"
 

@@ -30,6 +30,6 @@ def look_at_nothing(body: Body[T], now: datetime) -> T:
     connection = connect(None)
     try:
         migrate(connection)
-        return cast(T, drive(body(_EmptyTransaction(connection, now))))
+        return cast(T, drive(body(_EmptyTransaction(connection.cursor(), now))))
     finally:
         connection.close()

@@ -35,6 +35,10 @@ _IS_THERE = """
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('bullpen migration'), 0)"
 
 
+class NotTheOwner(StoreError):
+    """The tables lack what this version needs, and this role may not change them."""
+
+
 async def stored_version(wire: Wire) -> Version | None:
     """(major, minor), or None where there are no tables of ours; SchemaTooNew."""
     [(is_there,)] = await wire.ask(_IS_THERE)
@@ -48,7 +52,7 @@ async def stored_version(wire: Wire) -> Version | None:
 async def upgrade(wire: Wire) -> None:
     """Tables that lack an additive step get it. Who may only look goes on with what there is."""
     if is_behind(_DIALECT, await stored_version(wire)):
-        with suppress(errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction):
+        with suppress(NotTheOwner, errors.ReadOnlySqlTransaction):
             await migrate(wire)
 
 
@@ -63,6 +67,11 @@ async def migrate(wire: Wire) -> None:
     except (errors.DuplicateTable, errors.DuplicateObject) as error:
         raise StoreError(
             f"this database has tables of somebody else ({first_line(error)}): choose another one, or another schema"
+        ) from error
+    except errors.InsufficientPrivilege as error:
+        raise NotTheOwner(
+            f"the tables are not those that this Bullpen needs, and this role may not change them "
+            f"({first_line(error)}): run `bullpen migrate` as their owner"
         ) from error
     except errors.InvalidSchemaName as error:
         raise StoreError("no schema of the search_path exists: create it first (CREATE SCHEMA)") from error

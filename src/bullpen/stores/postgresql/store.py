@@ -16,6 +16,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -37,7 +38,14 @@ from bullpen.stores.postgresql.follower import Followers
 from bullpen.stores.postgresql.pool import Pool
 from bullpen.stores.postgresql.schema import migrate, stored_version, upgrade
 from bullpen.stores.postgresql.switchboard import Switchboard
-from bullpen.stores.postgresql.transaction import Claimers, CommitUnknown, Look, LookAgain, PostgresTransaction
+from bullpen.stores.postgresql.transaction import (
+    Claimers,
+    CommitUnknown,
+    Look,
+    LookAgain,
+    PostgresTransaction,
+    Unforeseen,
+)
 from bullpen.stores.postgresql.wire import Lost, Notice, Wire
 from bullpen.stores.transaction import Ring, Transaction
 from bullpen.stores.verbs.store import VerbStore
@@ -59,6 +67,10 @@ _TOLERABLE = timedelta(seconds=0.5)
 # How long a look at the log waits for older transactions to end, in steps; then it is content with what is settled.
 _LOOK_AGAIN_AFTER = (0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06)
 _RING_AGAIN_AFTER = 0.1
+
+_IS_URGENT: ContextVar[bool] = ContextVar("is_urgent", default=False)
+
+_LAST_NUMBER = "SELECT last_value FROM event_number"
 
 _CLASHES = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
 
@@ -84,6 +96,7 @@ class PostgresStore(VerbStore):
         self._claimers: Claimers = {}
         self._has_tables = False
         self._ahead_by = timedelta(0)
+        self._last_numbers: tuple[int, int] = (0, -1)
 
     @property
     def _doorbell(self) -> Doorbell:
@@ -140,6 +153,8 @@ class PostgresStore(VerbStore):
                 looks += 1
                 is_there = await self._wait_for_others(nothing)
                 may_look_again = is_there and looks < _MAX_LOOKS
+            except Unforeseen:
+                continue
             except _CLASHES:
                 clashes += 1
                 if clashes > _MAX_CLASHES:
@@ -152,7 +167,7 @@ class PostgresStore(VerbStore):
                     raise
 
     async def _attempt(self, body: Body[T], may_look_again: bool) -> T:
-        wire = await self._pool.take()
+        wire = await self._pool.take(urgently=_IS_URGENT.get())
         try:
             if not self._has_tables:
                 await migrate(wire)
@@ -285,6 +300,19 @@ class PostgresStore(VerbStore):
         if topic is not None:
             self._board.ring(topic)
 
+    async def _has_changed(self) -> bool:
+        """Whatever concerns anybody writes an event, whose number is taken just before its commit: so one that was new
+        at the last look may have been stored since."""
+        if not self._has_tables:
+            return True
+        try:
+            async with self._pool.wire() as wire:
+                [(number,)] = await wire.ask(_LAST_NUMBER)
+        except (Lost, psycopg.Error) as error:
+            raise self._translated(error) from error
+        before, self._last_numbers = self._last_numbers, (self._last_numbers[1], number)
+        return before != self._last_numbers or before[0] != before[1]
+
     def _look_around(self) -> None:
         """Notices may have been missed while the connection was away."""
         self._following.renew_soon()
@@ -297,6 +325,14 @@ class PostgresStore(VerbStore):
         await self._switchboard.listen(channel.of_worker(worker.id))
         return worker
 
+    async def renew_worker(self, worker_id: int) -> Worker:
+        """Past all other verbs of this process: else its own crowd could make others take it for dead."""
+        before = _IS_URGENT.set(True)
+        try:
+            return await super().renew_worker(worker_id)
+        finally:
+            _IS_URGENT.reset(before)
+
     async def stop_worker(self, worker_id: int) -> list[Member]:
         is_ours = worker_id in self._workers
         try:
@@ -307,21 +343,26 @@ class PostgresStore(VerbStore):
 
     @asynccontextmanager
     async def listen_wanted(self) -> AsyncIterator[Bell]:
-        async with super().listen_wanted() as bell:
-            await self._switchboard.listen(channel.WANTED)
-            try:
-                yield bell
-            finally:
-                await self._switchboard.unlisten(channel.WANTED)
+        async with super().listen_wanted() as bell, self._listened(channel.WANTED):
+            yield bell
+
+    @asynccontextmanager
+    async def listen_submissions(self) -> AsyncIterator[Bell]:
+        async with super().listen_submissions() as bell, self._listened(channel.SUBMISSIONS):
+            yield bell
+
+    @asynccontextmanager
+    async def _listened(self, name: str) -> AsyncIterator[None]:
+        await self._switchboard.listen(name)
+        try:
+            yield
+        finally:
+            await self._switchboard.unlisten(name)
 
     @asynccontextmanager
     async def _followed(self, team_id: int) -> AsyncIterator[None]:
-        await self._switchboard.listen(channel.of_team(team_id))
-        try:
-            async with self._following.follow(team_id):
-                yield
-        finally:
-            await self._switchboard.unlisten(channel.of_team(team_id))
+        async with self._listened(channel.of_team(team_id)), self._following.follow(team_id):
+            yield
 
     # -- life ----------------------------------------------------------------------------
 
@@ -334,7 +375,15 @@ class PostgresStore(VerbStore):
         await self._switchboard.drop_life(token)
 
     async def probe_worker(self, worker: Worker) -> Liveness:
+        [liveness] = await self.probe_workers([worker])
+        return liveness
+
+    async def probe_workers(self, workers: Sequence[Worker]) -> list[Liveness]:
         """Of a worker of this machine its kernel knows the death first, and for certain."""
-        if self._lives.probe(worker) is Liveness.DEAD:
-            return Liveness.DEAD
-        return await self._switchboard.probe(worker.token)
+        known = [self._lives.probe(worker) for worker in workers]
+        asked = [worker.token for worker, here in zip(workers, known, strict=True) if here is not Liveness.DEAD]
+        found = await self._switchboard.probe(asked)
+        return [found.get(worker.token, Liveness.DEAD) for worker in workers]
+
+    def proves_life(self, worker_id: int) -> bool:
+        return super().proves_life(worker_id) and self._switchboard.is_up

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -39,16 +39,17 @@ from typing import Any, NamedTuple, cast
 from bullpen.domain.event import Event
 from bullpen.domain.member import Member, MemberRef, MemberStatus, Team
 from bullpen.domain.message import Message
+from bullpen.domain.record import replace
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
 from bullpen.errors import UsageError
 from bullpen.stores.postgresql import channel
-from bullpen.stores.postgresql.wire import Answer, Lost, Statement, Wire
+from bullpen.stores.postgresql.wire import Answer, Lost, Statement, Wire, statement
 from bullpen.stores.sql import statements
 from bullpen.stores.sql.dialect import PostgresDialect
 from bullpen.stores.sql.tables import MEMBER, MESSAGE, TASK, TEAM
 from bullpen.stores.sql.transaction import Parameters, Row, SqlTransaction, claimers_statement
-from bullpen.stores.transaction import EventRing, Lock, MemberRing, R, Ring, WantedRing, drive
+from bullpen.stores.transaction import EventRing, Lock, MemberRing, R, Ring, SubmissionRing, WantedRing, drive
 
 DIALECT = PostgresDialect()
 
@@ -57,40 +58,46 @@ _BEGIN_LOOKING = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {}
 _COMMIT = Statement("COMMIT", {})
 _ROLLBACK = Statement("ROLLBACK", {})
 
+_LOCK_CLAIMS = "SELECT pg_advisory_xact_lock(hashtext('bullpen claims'), hashint8(:team_id))"
 _LOCK_GRAPH = "SELECT pg_advisory_xact_lock(hashtext('bullpen graph'), hashint8(:team_id))"
 _OFFER = "SELECT pg_advisory_xact_lock_shared(hashtext('bullpen offer'), hashint8(:team_id))"
 _WAIT_FOR_OFFERS = "SELECT pg_advisory_xact_lock(hashtext('bullpen offer'), hashint8(:team_id))"
 
 _SAVEPOINT = Statement("SAVEPOINT events", {})
 
-# Events, and a notice to those processes that follow one of the teams; ours is told directly. The number is taken once,
-# before the first row is written, and writing that one is what gives the subtransaction its id.
-_TELL_FOLLOWERS = """
-    SELECT count(pg_notify(:prefix::text || team_id, :process)) FROM follower
-    WHERE team_id = ANY(:teams) AND until > clock_timestamp() AND process <> :process
+_NOTIFY_ONE = "SELECT pg_notify(:channel, :payload)"
+_NOTIFY_ALL = """
+    SELECT count(pg_notify(channel, payload)) FROM json_to_recordset(:notices) AS new (channel text, payload text)
 """
-_RECORD_ONE = f"""
+
+# Events, and a notice to those processes that follow one of the teams; ours is told directly. The number is taken once,
+# before the first row is written, and writing that one is what gives the subtransaction its id. Other notices go along:
+# each statement costs the server as much as to write a row.
+_RECORD_ONE = """
     WITH recorded AS (
         INSERT INTO event (team_id, number, n, kind, at, actor, data)
         VALUES (:team_id, nextval('event_number'), 1, :kind, :now, :actor, :data))
-    {_TELL_FOLLOWERS}
 """
-_RECORD = f"""
+_RECORD_ALL = """
     WITH recorded AS (
         INSERT INTO event (team_id, number, n, kind, at, actor, data)
         SELECT team_id, (SELECT nextval('event_number')), n, kind, :now::timestamptz, actor, data
         FROM ROWS FROM (json_to_recordset(:events) AS (team_id bigint, kind text, actor text, data text))
           WITH ORDINALITY AS new (team_id, kind, actor, data, n))
-    {_TELL_FOLLOWERS}
 """
+_TELL_FOLLOWERS = """
+    SELECT (SELECT count(pg_notify(:prefix::text || team_id, :process)) FROM follower
+            WHERE team_id = ANY(:teams) AND until > clock_timestamp() AND process <> :process)
+"""
+_RECORD = {
+    (record, notify): f"{record} {_TELL_FOLLOWERS} {f', ({notify})' if notify else ''}"
+    for record in (_RECORD_ONE, _RECORD_ALL)
+    for notify in ("", _NOTIFY_ONE, _NOTIFY_ALL)
+}
 
 _FIND_EVENT = """
     SELECT 1 FROM event
     WHERE team_id = :team_id AND at = :now AND kind = :kind AND actor = :actor AND data = :data LIMIT 1
-"""
-
-_NOTIFY = """
-    SELECT count(pg_notify(channel, payload)) FROM json_to_recordset(:notices) AS new (channel text, payload text)
 """
 
 _FENCE = {lock: f"{DIALECT.named(statements.FIND_MEMBER)} {clause}" for lock, clause in DIALECT.locks.items()}
@@ -103,7 +110,10 @@ _CLAIM_NEXT = DIALECT.named(statements.CLAIM_NEXT_POSTGRES)
 _CLAIM_NEXT_WITHOUT_ROLE = DIALECT.named(statements.CLAIM_NEXT_WITHOUT_ROLE)
 _IDLE_CLAIMERS = DIALECT.named(claimers_statement((MemberStatus.IDLE,)))
 
-_MESSAGE_ID = Statement("SELECT nextval('message_id_seq')", {})
+_RECIPIENT = f"""
+    SELECT {DIALECT.select_list(MEMBER)}, nextval('message_id_seq') FROM member
+    WHERE team_id = :team_id AND name_key = :name_key {DIALECT.locks[Lock.SHARE]}
+"""
 _INSERT_MESSAGE = (
     f"INSERT INTO message ({', '.join(MESSAGE.written)}) OVERRIDING SYSTEM VALUE "
     f"VALUES ({', '.join(f':{name}' for name in MESSAGE.written)})"
@@ -166,6 +176,10 @@ class _Noted(Exception):
     """A question was noted, and has no answer yet."""
 
 
+class Unforeseen(Exception):
+    """What was foreseen must not be: all is undone and done again without it."""
+
+
 class LookAgain(Exception):
     """Nothing is there, as far as can be seen. `holders` waits for those who may be about to put something there."""
 
@@ -222,6 +236,8 @@ class PostgresTransaction(SqlTransaction):
         self._message_ids: list[int] = []
         self._has_begun = False
         self._has_written = False
+        self._foresaw_claim = False
+        self._claims_apart = False
         self.operation_id: str | None = None
 
     # -- statements ---------------------------------------------------------------------------
@@ -251,13 +267,13 @@ class PostgresTransaction(SqlTransaction):
         self._foreseen += zip(expected, answers[len(batch) :], strict=True)
         return answers[: len(batch)]
 
-    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
+    def foresee(self, *calls: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Each runs up to its first question, which is noted; the real call finds the answer to it."""
         self._is_noting = True
         try:
             for call in calls:
                 with suppress(_Noted):
-                    drive(call)
+                    drive(call())
         finally:
             self._is_noting = False
 
@@ -314,15 +330,19 @@ class PostgresTransaction(SqlTransaction):
             await self._wire.run([_ROLLBACK])
 
     def _last_statements(self, rings: list[Ring]) -> list[Statement]:
-        last = []
-        if self._events:
-            last += [_SAVEPOINT, self._record_statement()]
         notices = [notice for ring in rings if (notice := self._notice(ring)) is not None]
+        notify = Statement("", {})
         if notices:
-            last.append(Statement(_NOTIFY, {"notices": json.dumps(notices)}))
-        return last
+            is_one = len(notices) == 1
+            notify = (
+                Statement(_NOTIFY_ONE, notices[0]) if is_one else statement(_NOTIFY_ALL, notices=json.dumps(notices))
+            )
+        if self._events:
+            return [_SAVEPOINT, self._record_statement(notify)]
+        return [notify] if notices else []
 
-    def _record_statement(self) -> Statement:
+    def _record_statement(self, notify: Statement) -> Statement:
+        """All events, and along with them what else there is to tell."""
         events = [
             {"team_id": event.team_id, "kind": event.kind, "actor": event.actor, "data": DIALECT.json(event.data)}
             for event in self._events
@@ -332,10 +352,12 @@ class PostgresTransaction(SqlTransaction):
             "teams": sorted({event.team_id for event in self._events}),
             "prefix": channel.TEAM_PREFIX,
             "process": self._process,
+            **notify.parameters,
         }
         if len(events) == 1:
-            return Statement(_RECORD_ONE, common | events[0])
-        return Statement(_RECORD, common | {"events": json.dumps(events, ensure_ascii=False)})
+            return Statement(_RECORD[_RECORD_ONE, notify.sql], common | events[0])
+        facts = {"events": json.dumps(events, ensure_ascii=False)}
+        return Statement(_RECORD[_RECORD_ALL, notify.sql], common | facts)
 
     def _notice(self, ring: Ring) -> Mapping[str, str] | None:
         match ring:
@@ -345,6 +367,8 @@ class PostgresTransaction(SqlTransaction):
                 return {"channel": channel.of_worker(ring.worker_id), "payload": channel.member_payload(ring)}
             case WantedRing():
                 return {"channel": channel.WANTED, "payload": self._process}
+            case SubmissionRing():
+                return {"channel": channel.SUBMISSIONS, "payload": self._process}
             case EventRing():
                 return None
 
@@ -372,10 +396,9 @@ class PostgresTransaction(SqlTransaction):
         """Who holds a recipient sends it something next: the message's number is asked for along with it."""
         if len(keys) != 1 or lock is not Lock.SHARE:
             return await super().find_members(team_id, keys, lock)
-        held = Statement(_FENCE[lock], {"team_id": team_id, "name_key": keys[0]})
-        found, number = await self._run(held, _MESSAGE_ID)
-        self._message_ids.append(number.rows[0][0])
-        return [_member(row) for row in found.rows]
+        rows = await self.execute(_RECIPIENT, {"team_id": team_id, "name_key": keys[0]})
+        self._message_ids += [row[-1] for row in rows]
+        return [_member(row[:-1]) for row in rows]
 
     async def insert(self, record: R) -> R:
         if self._message_ids and isinstance(record, Message):
@@ -390,15 +413,17 @@ class PostgresTransaction(SqlTransaction):
 
     def foresee_claim(self, ref: MemberRef) -> None:
         """It claims as it did last time; if it has changed since then, the claim looks at that and takes nothing."""
-        if claimer := self._claimers.get((ref.team_id, ref.name)):
-            self.foresee(self._claim(claimer))
+        if claimer := self._claimers.pop((ref.team_id, ref.name), None):
+            self._foresaw_claim = True
+            self.foresee(lambda: self._claim(claimer))
 
     async def claim_next(self, member: Member) -> Task | None:
         claimer = Claimer(member.team_id, member.name, member.role_key)
         claimed, idle = await self._claim(claimer)
         if len(self._claimers) >= _MAX_CLAIMERS:
             self._claimers.clear()
-        self._claimers[member.team_id, member.name] = claimer
+        if not self._claims_apart:
+            self._claimers[member.team_id, member.name] = claimer
         if claimed.rows:
             self._foreseen.append((_idle_claimers(member.team_id), idle))
             return cast("Task", self._stored_record(TASK, claimed.rows[0]))
@@ -424,11 +449,18 @@ class PostgresTransaction(SqlTransaction):
             raise LookAgain(holders=[Statement(_WAIT_FOR_OFFERS, {"team_id": member.team_id})])
         return found
 
-    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
-        found = await super().find_wanted(team_id, leads_only=leads_only)
-        if found is None and self._may_look_again:
+    async def list_wanted(
+        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+    ) -> list[Member]:
+        found = await super().list_wanted(team_id, leads_only=leads_only, labels=labels, limit=limit)
+        if not found and self._may_look_again:
             place = statements.WAIT_FOR_WANTED if team_id is None else statements.WAIT_FOR_WANTED_OF_TEAM
-            parameters = {"team_id": team_id, "leads_only": int(leads_only)}
+            parameters = {
+                "team_id": team_id,
+                "leads_only": int(leads_only),
+                "labels": DIALECT.json(tuple(labels)),
+                "limit": 1,
+            }
             raise LookAgain(holders=[], places=[Statement(DIALECT.named(place), parameters)])
         return found
 
@@ -442,6 +474,12 @@ class PostgresTransaction(SqlTransaction):
 
     async def find_tasks(self, team_id: int, ids: Sequence[int], lock: Lock) -> list[Task]:
         return await self._all(TASK, statements.FIND_TASKS, lock, team_id=team_id, ids=sorted(set(ids)))
+
+    async def lock_claims(self, team_id: int) -> None:
+        self._claims_apart = True
+        if self._foresaw_claim:
+            raise Unforeseen
+        await self.execute(_LOCK_CLAIMS, {"team_id": team_id})
 
     async def lock_graph(self, team_id: int) -> None:
         await self.execute(_LOCK_GRAPH, {"team_id": team_id})

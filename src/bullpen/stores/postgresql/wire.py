@@ -33,7 +33,7 @@ from bullpen.errors import UsageError
 
 GRACE_SECONDS = 5.0
 
-Row = Sequence[Any]
+Row = tuple[Any, ...]
 Notice = Callable[[str, str], None]
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, lru_cache
@@ -11,29 +12,31 @@ from operator import attrgetter
 from typing import Any
 
 from bullpen.domain.codec import decoder, encode
-from bullpen.stores.sql.tables import TABLES, TASK, Column, Table
+from bullpen.domain.member import Member, Team
+from bullpen.domain.record import maker, taker
+from bullpen.stores.sql.tables import MEMBER, TABLES, TASK, TEAM, Column, Table
 from bullpen.stores.transaction import Lock
 
-# Made once: `json.dumps` with these arguments would make it for every value.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=encode)
+# What is written contains itself nowhere.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=encode)
+# What `_ENCODER.encode` would make anew for every value, which costs as much as to write a small one; where it is.
+_MAKE = getattr(json.encoder, "c_make_encoder", None)
+_write_json = _MAKE and _MAKE(None, encode, json.encoder.encode_basestring, None, ":", ",", False, False, True)
 
 
 def to_json(value: Any) -> str:
     # Most lists and mappings of a row are empty.
     if not value and isinstance(value, tuple | dict):
         return "{}" if isinstance(value, dict) else "[]"
-    return _ENCODER.encode(value)
+    return "".join(_write_json(value, 0)) if _write_json else _ENCODER.encode(value)
 
 
 def _json_reader(hint: Any) -> Callable[[str], Any]:
     build = decoder(hint)
-
-    def read(text: str) -> Any:
-        if text == "[]":
-            return build([])
-        return build({} if text == "{}" else json.loads(text))
-
-    return read
+    if typing.get_origin(hint) is tuple:
+        return lambda text: () if text == "[]" else build(json.loads(text))
+    # A new one for each row: somebody could write into it.
+    return lambda text: build({} if text == "{}" else json.loads(text))
 
 
 def _enum_reader(kind: type[Enum]) -> Callable[[Any], Enum]:
@@ -46,7 +49,8 @@ def _enum_reader(kind: type[Enum]) -> Callable[[Any], Enum]:
 # creation with every change of it. In UTC and of a fixed width, so that text compares as time does.
 @lru_cache(maxsize=4096)
 def _moment(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="microseconds")
+    in_utc = value if value.tzinfo is UTC else value.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds")
 
 
 _read_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
@@ -62,6 +66,8 @@ class Dialect:
     skip_locked: str
     true: str
     no_limit: int | None
+    labels_allowed: str
+    """Is every label of the member one of `:labels`?"""
     transaction_id: str
     """What the fence asks for beside the row, where a lost COMMIT has to be asked after."""
 
@@ -99,63 +105,75 @@ class Dialect:
 
     def row(self, table: Table, record: Any) -> dict[str, Any]:
         """The parameters of an insert or update."""
-        values = dict(zip(self._names(table), self._values(table)(record), strict=True))
-        for name, write in self._writers(table):
+        names, values_of, writers = self._writing(table)
+        values = dict(zip(names, values_of(record), strict=True))
+        for name, write in writers:
             if values[name] is not None:
                 values[name] = write(values[name])
-        for name, compute in table.computed.items():
-            values[name] = compute(record)
         return values
 
     def changed(self, table: Table, old: Any, new: Any) -> dict[str, Any]:
         """The parameters of an update that makes the one of the other: of the columns that differ."""
         values = {}
-        for name, get, write in self._changing(table):
-            before, after = get(old), get(new)
+        columns, values_of = self._changing(table)
+        for (name, write), before, after in zip(columns, values_of(old), values_of(new), strict=True):
             if before is not after and before != after:
                 values[name] = after if write is None or after is None else write(after)
         return values
 
     def record(self, table: Table, row: Sequence[Any]) -> Any:
-        names, readers = self._reading(table)
+        make, readers = self._reading(table)
         values = list(row)
         for index, read in readers:
             value = values[index]
             if value is not None:
                 values[index] = read(value)
-        return table.record(**dict(zip(names, values, strict=False)))
+        return make(values)
 
+    # The same rows come again and again as they were: who writes, whom to, and the team.
     @lru_cache(maxsize=1024)  # noqa: B019 - a dialect lives as long as the process
-    def known_record(self, table: Table, row: tuple[Any, ...]) -> Any:
-        """`record` for rows that come again and again as they were, such as who writes."""
-        return self.record(table, row)
+    def known_member(self, row: tuple[Any, ...]) -> Member:
+        member: Member = self.record(MEMBER, row)
+        return member
+
+    # Few, and not together with its members: its settings are large, and a member's row changes with each step.
+    @lru_cache(maxsize=64)  # noqa: B019
+    def known_team(self, row: tuple[Any, ...]) -> Team:
+        team: Team = self.record(TEAM, row)
+        return team
+
+    def known_fence(self, row: tuple[Any, ...]) -> tuple[Team, Member]:
+        """Of a row of `FENCE`, without the transaction's id."""
+        width = len(MEMBER.columns)
+        return self.known_team(row[width:]), self.known_member(row[:width])
 
     @cache  # noqa: B019
-    def _names(self, table: Table) -> tuple[str, ...]:
-        return tuple(column.name for column in table.columns)
-
-    @cache  # noqa: B019
-    def _values(self, table: Table) -> attrgetter[tuple[Any, ...]]:
-        return attrgetter(*self._names(table))
-
-    @cache  # noqa: B019
-    def _writers(self, table: Table) -> list[tuple[str, Callable[[Any], Any]]]:
+    def _writing(
+        self, table: Table
+    ) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], list[tuple[str, Callable[[Any], Any]]]]:
+        """All columns, what takes their values from a record, and how those are written that are not as they are."""
+        attributes = [table.computed.get(name, name) for name in table.written]
         found = ((column.name, self.writer(column)) for column in table.columns)
-        return [(name, write) for name, write in found if write is not None]
+        writers = [(name, write) for name, write in found if write is not None]
+        return table.written, taker(attributes), writers
 
     @cache  # noqa: B019
-    def _changing(self, table: Table) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any] | None]]:
-        """Each column that may change: how its value is taken from a record, and how it is written."""
-        writers = dict(self._writers(table))
-        return [(name, table.computed.get(name, attrgetter(name)), writers.get(name)) for name in table.changing]
+    def _changing(
+        self, table: Table
+    ) -> tuple[list[tuple[str, Callable[[Any], Any] | None]], Callable[[Any], tuple[Any, ...]]]:
+        """Each column that may change and how it is written, and what takes their values from a record."""
+        writers = dict(self._writing(table)[2])
+        attributes = [table.computed.get(name, name) for name in table.changing]
+        return [(name, writers.get(name)) for name in table.changing], taker(attributes)
 
     @cache  # noqa: B019
-    def _reading(self, table: Table) -> tuple[tuple[str, ...], list[tuple[int, Callable[[Any], Any]]]]:
-        """The fields in the order of the select list, and how those are read back that are not as they are."""
-        names, readers = self._names(table), [self.reader(column) for column in table.columns]
+    def _reading(self, table: Table) -> tuple[Callable[[Iterable[Any]], Any], list[tuple[int, Callable[[Any], Any]]]]:
+        """What makes a record of the values of the select list, and how those are read that are not as they are."""
+        names: list[str] = [column.name for column in table.columns]
+        readers = [self.reader(column) for column in table.columns]
         if table is TASK:
-            names, readers = (*names, "blocked_by", "blocks"), [*readers, self.ids, self.ids]
-        return names, [(index, read) for index, read in enumerate(readers) if read is not None]
+            names, readers = [*names, "blocked_by", "blocks"], [*readers, self.ids, self.ids]
+        return maker(table.record, names), [(index, read) for index, read in enumerate(readers) if read is not None]
 
     @cache  # noqa: B019
     def named(self, statement: str) -> str:
@@ -167,6 +185,7 @@ class Dialect:
             for_share=self.locks[Lock.SHARE],
             skip_locked=self.skip_locked,
             true=self.true,
+            labels_allowed=self.labels_allowed,
             transaction_id=self.transaction_id,
         )
 
@@ -186,13 +205,17 @@ class SqliteDialect(Dialect):
     skip_locked = ""
     true = "1"
     no_limit = -1
+    labels_allowed = (
+        "NOT EXISTS (SELECT 1 FROM json_each(member.labels) wish"
+        " WHERE wish.value NOT IN (SELECT value FROM json_each(:labels)))"
+    )
     transaction_id = "NULL"
 
     def writer(self, column: Column) -> Callable[[Any], Any] | None:
         writers: dict[str, Callable[[Any], Any]] = {
             "time": self.moment,
             "json": self.json,
-            "enum": attrgetter("value"),
+            "enum": attrgetter("_value_"),
             "bool": int,
         }
         return writers.get(column.kind)
@@ -237,10 +260,11 @@ class PostgresDialect(Dialect):
     skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
     true = "true"
     no_limit = None
+    labels_allowed = "member.labels::jsonb <@ :labels::jsonb"
     transaction_id = "pg_current_xact_id()::text"
 
     def writer(self, column: Column) -> Callable[[Any], Any] | None:
-        writers: dict[str, Callable[[Any], Any]] = {"json": self.json, "enum": attrgetter("value")}
+        writers: dict[str, Callable[[Any], Any]] = {"json": self.json, "enum": attrgetter("_value_")}
         return writers.get(column.kind)
 
     def reader(self, column: Column) -> Callable[[Any], Any] | None:

@@ -38,29 +38,33 @@ HOLD_MEMBERS = "SELECT {member_columns} FROM member WHERE team_id = :team_id ORD
 
 LIST_MEMBERS_OF = "SELECT {member_columns} FROM member WHERE worker_id = :worker_id ORDER BY team_id, name_key"
 
-FIND_WANTED = """
+LIST_WANTED = """
     SELECT {member_columns} FROM member
-    WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0)
+    WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0) AND (labels = '[]' OR {labels_allowed})
       AND member.team_id IN (SELECT id FROM team WHERE deleted_at IS NULL)
-    ORDER BY status_at, member.team_id, name_key LIMIT 1 {skip_locked}
+    ORDER BY status_at, member.team_id, name_key LIMIT :limit {skip_locked}
 """
 
-FIND_WANTED_OF_TEAM = """
+LIST_WANTED_OF_TEAM = """
     SELECT {member_columns} FROM member
-    WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0) AND member.team_id = :team_id
+    WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0) AND (labels = '[]' OR {labels_allowed})
+      AND member.team_id = :team_id
       AND EXISTS (SELECT 1 FROM team WHERE id = :team_id AND deleted_at IS NULL)
-    ORDER BY status_at, name_key LIMIT 1 {skip_locked}
+    ORDER BY status_at, name_key LIMIT :limit {skip_locked}
 """
 
-WAIT_FOR_WANTED = FIND_WANTED.replace("{skip_locked}", "{for_update}")
+WAIT_FOR_WANTED = LIST_WANTED.replace("{skip_locked}", "{for_update}")
 
-WAIT_FOR_WANTED_OF_TEAM = FIND_WANTED_OF_TEAM.replace("{skip_locked}", "{for_update}")
+WAIT_FOR_WANTED_OF_TEAM = LIST_WANTED_OF_TEAM.replace("{skip_locked}", "{for_update}")
 
 HAS_WANTED = "SELECT 1 FROM member WHERE status = 'wanted' LIMIT 1"
 
 COUNT_HOSTED = "SELECT count(*) FROM member WHERE worker_id = :worker_id AND kind = 'teammate'"
 
-# The role is compared only if the task has one: any member may take a task without.
+COUNT_TEAMMATES = "SELECT count(*) FROM member WHERE team_id = :team_id AND kind = 'teammate' AND status <> 'shutdown'"
+
+# The role is compared only if the task has one: any member may take a task without. OFFSET makes PostgreSQL look for
+# the task of each candidate, of whom the first few are enough, instead of gathering those of everybody at work.
 LIST_CLAIMERS = """
     SELECT {member_columns} FROM member
     WHERE team_id = :team_id AND status IN ({statuses})
@@ -69,7 +73,8 @@ LIST_CLAIMERS = """
       AND (status <> 'shutdown' OR (kind = 'teammate' AND status_reason = 'timeout'))
       AND (status <> 'idle' OR NOT EXISTS (
         SELECT 1 FROM task
-        WHERE task.team_id = member.team_id AND task.owner_key = member.name_key AND task.status = 'in_progress'))
+        WHERE task.team_id = member.team_id AND task.owner_key = member.name_key AND task.status = 'in_progress'
+        LIMIT 1 OFFSET 0))
     ORDER BY status_at, name_key LIMIT :limit
 """
 
@@ -242,6 +247,37 @@ CLAIM_NEXT_POSTGRES = _with_probes(_CLAIM_NEXT.replace("{next}", _NEXT_OF_TWO))
 
 CLAIM_NEXT_WITHOUT_ROLE = _with_probes(_CLAIM_NEXT.replace("{next}", "({free} {skip_locked})"))
 
+# The ways to see more than the next one: all that are there, in the order of a claim, and then one by its number.
+LIST_IN_PROGRESS = """
+    SELECT {task_columns} FROM task WHERE team_id = :team_id AND status = 'in_progress' ORDER BY id
+"""
+
+LIST_CLAIMABLE = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND role_key BETWEEN :role_key AND :role_key
+      AND status = 'pending' AND open_blockers = 0 AND owner_key IS NULL
+    ORDER BY role_key, id LIMIT :limit
+"""
+
+LIST_ASSIGNED = """
+    SELECT {task_columns} FROM task
+    WHERE team_id = :team_id AND owner_key = :name_key AND status = 'pending' AND owner_key IS NOT NULL
+      AND open_blockers = 0
+    ORDER BY id LIMIT :limit
+"""
+
+CLAIM_ONE = """
+    UPDATE task
+    SET status = 'in_progress', owner = :name, owner_key = :name_key, claimed_at = :now, updated_at = :now,
+        reserved_until = NULL
+    WHERE team_id = :team_id AND id = (
+        SELECT id FROM task
+        WHERE team_id = :team_id AND id = :id AND status = 'pending' AND open_blockers = 0
+          AND (owner_key = :name_key OR (owner_key IS NULL AND role_key IN ('', :role_key)))
+        {skip_locked})
+    RETURNING {task_columns}
+"""
+
 # What a claim would take: here it is waited for, if somebody holds it, be it only shared.
 WAIT_FOR_CLAIMABLE = f"{_NEXT_CLAIMABLE} {{for_update}}"
 
@@ -262,6 +298,11 @@ HAS_ASSIGNED_TASK = """
 HAS_FREE_TASK = """
     SELECT 1 FROM task
     WHERE team_id = :team_id AND role_key IN ('', :role_key) AND status = 'pending' AND owner_key IS NULL LIMIT 1
+"""
+
+CLEAR_RESERVATION = """
+    UPDATE task SET reserved_until = NULL
+    WHERE team_id = :team_id AND owner_key = :owner_key AND status = 'in_progress' AND reserved_until IS NOT NULL
 """
 
 HAS_TASKS = "SELECT 1 FROM task WHERE team_id = :team_id LIMIT 1"
@@ -297,6 +338,39 @@ COUNT_BLOCKER_OF_ALL = """
 """
 
 DEPENDENTS = "SELECT task_id FROM task_edge WHERE team_id = :team_id AND blocker_id = :blocker_id ORDER BY task_id"
+
+# -- the queue -------------------------------------------------------------------------
+
+NEXT_SUBMISSION_ID = "SELECT coalesce(max(id), 0) + 1 FROM submission WHERE team_id = :team_id"
+
+_HAS_NONE_TAKEN = """
+      AND NOT EXISTS (
+        SELECT 1 FROM submission AS other WHERE other.team_id = submission.team_id AND other.state = 'taken')
+      AND EXISTS (SELECT 1 FROM team WHERE team.id = submission.team_id AND team.deleted_at IS NULL)"""
+
+FIND_QUEUED = f"""
+    SELECT {{submission_columns}} FROM submission
+    WHERE state = 'queued' {_HAS_NONE_TAKEN}
+    ORDER BY submitted_at, team_id, id LIMIT 1
+"""
+
+FIND_QUEUED_OF_TEAM = f"""
+    SELECT {{submission_columns}} FROM submission
+    WHERE team_id = :team_id AND state = 'queued' {_HAS_NONE_TAKEN}
+    ORDER BY id LIMIT 1
+"""
+
+LIST_SUBMISSIONS = "SELECT {submission_columns} FROM submission WHERE team_id = :team_id ORDER BY id"
+
+LIST_OPEN_SUBMISSIONS = """
+    SELECT {submission_columns} FROM submission
+    WHERE team_id = :team_id AND state IN ('queued', 'taken') ORDER BY id
+"""
+
+LIST_TAKEN = """
+    SELECT {submission_columns} FROM submission
+    WHERE state = 'taken' AND worker_id = :worker_id ORDER BY team_id, id
+"""
 
 # -- mail, requests, transcript ----------------------------------------------------------
 

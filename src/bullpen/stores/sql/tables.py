@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from operator import attrgetter
 from typing import Any
 
 from bullpen.domain.background import Background
@@ -22,6 +21,7 @@ from bullpen.domain.budget import Account, ProviderGate, Reservation
 from bullpen.domain.member import Member, Team, Worker
 from bullpen.domain.message import Message
 from bullpen.domain.request import Request
+from bullpen.domain.submission import Submission
 from bullpen.domain.task import Task
 from bullpen.domain.transcript import ToolCall, Turn
 
@@ -44,12 +44,12 @@ class Table:
     name: str
     key: tuple[str, ...]
     columns: tuple[Column, ...]
-    computed: Mapping[str, Callable[[Any], Any]]
+    computed: Mapping[str, str]
+    """Columns beside the fields, and the attribute of the record that each is."""
     has_own_id: bool = False
 
     def key_of(self, record: Any) -> dict[str, Any]:
-        computed = self.computed
-        return {name: computed[name](record) if name in computed else getattr(record, name) for name in self.key}
+        return {name: getattr(record, self.computed.get(name, name)) for name in self.key}
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -99,8 +99,7 @@ def _table(
     columns = tuple(
         _column(field.name, hints[field.name]) for field in dataclasses.fields(record) if field.name not in leave_out
     )
-    getters = {column: attrgetter(attribute) for column, attribute in (computed or {}).items()}
-    return Table(record, name, key, columns, getters, has_own_id=key == ("id",))
+    return Table(record, name, key, columns, computed or {}, has_own_id=key == ("id",))
 
 
 TEAM = _table(Team, "team", ("id",), computed={"name_key": "key"})
@@ -121,6 +120,7 @@ REQUEST = _table(Request, "request", ("team_id", "id"), computed={"asker_key": "
 TURN = _table(Turn, "turn", ("team_id", "member_key", "seq"), computed={"member_key": "member_key"})
 TOOL_CALL = _table(ToolCall, "tool_call", ("team_id", "member_key", "call_id"), computed={"member_key": "member_key"})
 BACKGROUND = _table(Background, "background", ("team_id", "id"), computed={"member_key": "member_key"})
+SUBMISSION = _table(Submission, "submission", ("team_id", "id"), computed={"member_key": "member_key"})
 RESERVATION = _table(Reservation, "reservation", ("team_id", "id"), computed={"member_key": "member_key"})
 ACCOUNT = _table(Account, "account", ("team_id", "member_key"))
 PROVIDER_GATE = _table(ProviderGate, "provider_gate", ("provider_key",))
@@ -137,6 +137,7 @@ TABLES: Mapping[type, Table] = {
         TURN,
         TOOL_CALL,
         BACKGROUND,
+        SUBMISSION,
         RESERVATION,
         ACCOUNT,
         PROVIDER_GATE,

@@ -7,32 +7,43 @@ as seldom as possible.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from bullpen.domain.background import Background
 from bullpen.domain.budget import TEAM_ACCOUNT, Account, Reservation
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message, MessageType
+from bullpen.domain.record import replace
 from bullpen.domain.request import Request, RequestKind, RequestStatus
+from bullpen.domain.submission import Submission
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
 from bullpen.domain.transcript import ToolCall, Turn
 from bullpen.stores.sql import statements
 from bullpen.stores.sql.dialect import Dialect
-from bullpen.stores.sql.tables import ACCOUNT, BACKGROUND, MEMBER, REQUEST, RESERVATION, TABLES, TASK, TEAM, Table
+from bullpen.stores.sql.tables import (
+    ACCOUNT,
+    BACKGROUND,
+    MEMBER,
+    REQUEST,
+    RESERVATION,
+    SUBMISSION,
+    TABLES,
+    TASK,
+    TEAM,
+    Table,
+)
 from bullpen.stores.transaction import EventRing, Lock, R, Ring
 
-Row = Sequence[Any]
+Row = tuple[Any, ...]
 Parameters = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     team_id: int
     kind: str
     actor: str
@@ -60,6 +71,9 @@ class SqlTransaction:
     async def lock_graph(self, team_id: int) -> None:
         raise NotImplementedError
 
+    async def lock_claims(self, team_id: int) -> None:
+        raise NotImplementedError
+
     async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]:
         raise NotImplementedError
 
@@ -72,11 +86,11 @@ class SqlTransaction:
 
     # -- shared -------------------------------------------------------------------------
 
-    async def _rows(self, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> list[Row]:
+    def _rows(self, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> Coroutine[Any, Any, list[Row]]:
         sql = self._dialect.named(statement)
         if lock is not Lock.NONE and (clause := self._dialect.locks[lock]):
             sql = f"{sql} {clause}"
-        return await self.execute(sql, parameters)
+        return self.execute(sql, parameters)
 
     async def _change(self, statement: str, /, **parameters: Any) -> None:
         """A write whose answer nobody needs: a database across a network may send it along with the next statement."""
@@ -90,7 +104,8 @@ class SqlTransaction:
         return self._stored_record(table, rows[0]) if rows else None
 
     def _stored_record(self, table: Table, row: Row) -> Any:
-        record = self._stored[table] = self._dialect.record(table, row)
+        read = self._dialect
+        record = self._stored[table] = read.known_member(row) if table is MEMBER else read.record(table, row)
         return record
 
     async def _exists(self, statement: str, /, **parameters: Any) -> bool:
@@ -100,9 +115,8 @@ class SqlTransaction:
         rows = await self._rows(statement, **parameters)
         return int(rows[0][0])
 
-    def foresee(self, *calls: Coroutine[Any, Any, Any]) -> None:
-        for call in calls:
-            call.close()
+    def foresee(self, *calls: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        return None
 
     def foresee_claim(self, ref: MemberRef) -> None:
         return None
@@ -112,7 +126,8 @@ class SqlTransaction:
     async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
         table = TABLES[kind]
         parameters = dict(zip(table.key, key, strict=True))
-        return cast("R | None", await self._one(table, _find_statement(table), lock, **parameters))
+        found: R | None = await self._one(table, _find_statement(table), lock, **parameters)
+        return found
 
     async def insert(self, record: R) -> R:
         table = TABLES[type(record)]
@@ -120,7 +135,7 @@ class SqlTransaction:
         if table.has_own_id:
             del row["id"]
             number = await self._number(_insert_statement(table), **row)
-            return cast(R, replace(cast(Any, record), id=number))
+            return replace(record, id=number)
         await self._change(_insert_statement(table), **row)
         if isinstance(record, Task):
             for blocker_id in record.blocked_by:
@@ -140,16 +155,13 @@ class SqlTransaction:
     # -- teams, workers, members -------------------------------------------------------------
 
     async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
-        rows = await self._fence_rows(lock, team_id=ref.team_id, name_key=name_key(ref.name))
+        rows = await self._rows(statements.FENCE, team_id=ref.team_id, name_key=name_key(ref.name))
         if not rows:
             return None
         self._transaction_id = rows[0][-1]
-        width = len(MEMBER.columns)
-        member = self._stored[MEMBER] = self._dialect.known_record(MEMBER, tuple(rows[0][:width]))
-        return self._dialect.known_record(TEAM, tuple(rows[0][width:-1])), member
-
-    async def _fence_rows(self, lock: Lock, **parameters: Any) -> list[Row]:
-        return await self._rows(statements.FENCE, **parameters)
+        team, member = self._dialect.known_fence(rows[0][:-1])
+        self._stored[MEMBER] = member
+        return team, member
 
     async def find_live_team(self, key: str) -> Team | None:
         return cast("Team | None", await self._one(TEAM, statements.FIND_LIVE_TEAM, name_key=key))
@@ -176,19 +188,22 @@ class SqlTransaction:
         found = [await self.find(Member, team_id, key, lock=lock) for key in sorted(set(keys))]
         return [member for member in found if member is not None]
 
-    async def find_wanted(self, team_id: int | None, *, leads_only: bool) -> Member | None:
-        found = (
-            await self._one(MEMBER, statements.FIND_WANTED, leads_only=int(leads_only))
-            if team_id is None
-            else await self._one(MEMBER, statements.FIND_WANTED_OF_TEAM, team_id=team_id, leads_only=int(leads_only))
-        )
-        return cast("Member | None", found)
+    async def list_wanted(
+        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+    ) -> list[Member]:
+        sought = {"leads_only": int(leads_only), "labels": self._dialect.json(tuple(labels)), "limit": limit}
+        if team_id is None:
+            return await self._all(MEMBER, statements.LIST_WANTED, **sought)
+        return await self._all(MEMBER, statements.LIST_WANTED_OF_TEAM, team_id=team_id, **sought)
 
     async def has_wanted(self) -> bool:
         return await self._exists(statements.HAS_WANTED)
 
     async def count_hosted(self, worker_id: int) -> int:
         return await self._number(statements.COUNT_HOSTED, worker_id=worker_id)
+
+    async def count_teammates(self, team_id: int) -> int:
+        return await self._number(statements.COUNT_TEAMMATES, team_id=team_id)
 
     async def list_claimers(
         self,
@@ -257,9 +272,36 @@ class SqlTransaction:
         found = [await self.find(Task, team_id, number, lock=lock) for number in sorted(set(ids))]
         return [task for task in found if task is not None]
 
+    async def list_claimable(self, member: Member, limit: int) -> list[Task]:
+        key = {"team_id": member.team_id, "limit": limit}
+        found = await self._all(TASK, statements.LIST_ASSIGNED, name_key=member.key, **key)
+        free: list[Task] = []
+        for role_key in {"", member.role_key}:
+            free += await self._all(TASK, statements.LIST_CLAIMABLE, role_key=role_key, **key)
+        return [*found, *sorted(free, key=lambda task: task.id)][:limit]
+
+    async def claim(self, member: Member, number: int) -> Task | None:
+        claimed = await self._one(
+            TASK,
+            statements.CLAIM_ONE,
+            team_id=member.team_id,
+            id=number,
+            name=member.name,
+            name_key=member.key,
+            role_key=member.role_key,
+            now=self._dialect.moment(self.now),
+        )
+        return cast("Task | None", claimed)
+
+    async def list_in_progress(self, team_id: int) -> list[Task]:
+        return await self._all(TASK, statements.LIST_IN_PROGRESS, team_id=team_id)
+
     async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None:
         found = await self._one(TASK, statements.FIND_IN_PROGRESS, team_id=team_id, owner_key=owner_key)
         return cast("Task | None", found)
+
+    async def clear_reservation(self, team_id: int, owner_key: str) -> None:
+        await self._change(statements.CLEAR_RESERVATION, team_id=team_id, owner_key=owner_key)
 
     async def has_claimable(self, team_id: int, role_key: str) -> bool:
         return await self._exists(statements.HAS_CLAIMABLE, team_id=team_id, role_key=role_key)
@@ -303,6 +345,26 @@ class SqlTransaction:
             if task is not None and task.status is TaskStatus.PENDING and task.open_blockers == 0:
                 freed.append(task)
         return freed
+
+    # -- the queue --------------------------------------------------------------------------------
+
+    async def take_submission_id(self, team_id: int) -> int:
+        return await self._number_in_team(statements.NEXT_SUBMISSION_ID, team_id)
+
+    async def find_queued(self, team_id: int | None) -> Submission | None:
+        found = (
+            await self._one(SUBMISSION, statements.FIND_QUEUED)
+            if team_id is None
+            else await self._one(SUBMISSION, statements.FIND_QUEUED_OF_TEAM, team_id=team_id)
+        )
+        return cast("Submission | None", found)
+
+    async def list_submissions(self, team_id: int, open_only: bool) -> list[Submission]:
+        statement = statements.LIST_OPEN_SUBMISSIONS if open_only else statements.LIST_SUBMISSIONS
+        return await self._all(SUBMISSION, statement, team_id=team_id)
+
+    async def list_taken(self, worker_id: int) -> list[Submission]:
+        return await self._all(SUBMISSION, statements.LIST_TAKEN, Lock.UPDATE, worker_id=worker_id)
 
     # -- mail, requests, transcript --------------------------------------------------------------
 
@@ -375,9 +437,12 @@ class SqlTransaction:
     # -- background work, budgets ------------------------------------------------------------------
 
     async def take_background_id(self, team_id: int) -> int:
+        return await self._number_in_team(statements.NEXT_BACKGROUND_ID, team_id)
+
+    async def _number_in_team(self, statement: str, team_id: int) -> int:
         # Counted by a statement of its own: who had to wait for the lock must see what was written meanwhile.
         await self._change(statements.HOLD_TEAM, team_id=team_id)
-        return await self._number(statements.NEXT_BACKGROUND_ID, team_id=team_id)
+        return await self._number(statement, team_id=team_id)
 
     async def list_backgrounds(self, team_id: int, key: str | None, running_only: bool) -> list[Background]:
         statement = statements.LIST_RUNNING_BACKGROUNDS if running_only else statements.LIST_BACKGROUNDS
@@ -413,8 +478,9 @@ class SqlTransaction:
 
     def record(self, team_id: int, kind: EventKind, actor: str, **data: Any) -> None:
         facts = {name: value for name, value in data.items() if value is not None}
+        if not self._events or self._events[-1].team_id != team_id:
+            self.ring(EventRing(team_id))
         self._events.append(NewEvent(team_id, kind.value, actor, facts))
-        self.ring(EventRing(team_id))
 
     def ring(self, ring: Ring) -> None:
         self._rings[ring] = None

@@ -20,6 +20,7 @@ class Gate:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
+        self._name = b"%-10d\n" % os.getpid()
 
     def enter(self) -> None:
         """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
@@ -37,10 +38,9 @@ class Gate:
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be locked: {error.strerror}") from error
         # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
-        name = b"%-10d\n" % os.getpid()
         try:
-            if os.pread(descriptor, len(name), 0) != name:
-                os.pwrite(descriptor, name, 0)
+            if os.pread(descriptor, len(self._name), 0) != self._name:
+                os.pwrite(descriptor, self._name, 0)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self.leave()

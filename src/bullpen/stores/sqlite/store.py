@@ -30,7 +30,7 @@ from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, Transaction, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
-from bullpen.stores.writer import QUICK_SECONDS, Job, Writer
+from bullpen.stores.writer import QUICK_SECONDS, Job, Pace, Writer
 
 T = TypeVar("T")
 
@@ -56,9 +56,10 @@ class SqliteStore(VerbStore):
             NoDoorbell() if self._path is None else DatagramDoorbell(self._board, str(self._path.resolve()))
         )
         self._lives = LifeLocks(None if self._path is None else _beside(self._path, ".workers"))
-        self._write_connection: apsw.Connection | None = None
-        self._read_connection: apsw.Connection | None = None
+        self._write_cursor: apsw.Cursor | None = None
+        self._read_cursor: apsw.Cursor | None = None
         self._data_version = -1
+        self._pace = Pace()
         self._reading = threading.Lock()
         """Held by whoever is on the connection for reading: the thread, or a verb where it was called."""
         self._last_look_seconds = float("inf")
@@ -76,8 +77,8 @@ class SqliteStore(VerbStore):
 
     async def _upgrade(self) -> None:
         """A store that lacks an additive step gets it. Who may only look goes on with what there is."""
-        connection = self._read_connection
-        if connection is not None and is_behind("sqlite", stored_version(connection)):
+        cursor = self._read_cursor
+        if cursor is not None and is_behind("sqlite", stored_version(cursor.connection)):
             with suppress(StoreUnavailable):
                 await self._write(_nothing)
 
@@ -86,13 +87,13 @@ class SqliteStore(VerbStore):
         self._readers.shutdown()
         # From here on a look goes to the thread that is no more, and is refused.
         self._last_look_seconds = float("inf")
-        if self._read_connection is not None:
-            self._read_connection.close()
-            self._read_connection = None
+        if self._read_cursor is not None:
+            self._read_cursor.connection.close()
+            self._read_cursor = None
         if is_over:
-            if self._write_connection is not None:
-                self._write_connection.close()
-                self._write_connection = None
+            if self._write_cursor is not None:
+                self._write_cursor.connection.close()
+                self._write_cursor = None
             self._gate.close()
         self._lives.close()
         if isinstance(self._bell, DatagramDoorbell):
@@ -101,64 +102,67 @@ class SqliteStore(VerbStore):
     # -- writing -------------------------------------------------------------------------
 
     async def _write(self, body: Body[T]) -> T:
-        return cast(T, await self._writer.run(body, patience_seconds=self._patience_seconds))
+        # The writer drives the body, so what comes back is what it returned.
+        result: Any = await self._writer.run(body, patience_seconds=self._patience_seconds)
+        return result  # type: ignore[no-any-return]
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         """Inside the gate: run the group and commit."""
         try:
-            connection = self._writing_connection()
-            connection.execute("BEGIN IMMEDIATE")
+            cursor = self._writing()
+            connection = cursor.connection
+            cursor.execute("BEGIN IMMEDIATE")
             try:
                 for job in jobs:
-                    self._run(connection, job, is_alone=len(jobs) == 1)
+                    self._run(cursor, job, is_alone=len(jobs) == 1)
                 if connection.in_transaction:
-                    connection.execute("COMMIT")
+                    cursor.execute("COMMIT")
             finally:
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                    cursor.execute("ROLLBACK")
         except BaseException as error:
             # The whole group is lost with its transaction: nobody is told of a success that is not stored.
             ours = in_our_words(error, self._path)
             for job in jobs:
                 job.fail(ours)
 
-    def _run(self, connection: apsw.Connection, job: Job[Any], *, is_alone: bool) -> None:
+    def _run(self, cursor: apsw.Cursor, job: Job[Any], *, is_alone: bool) -> None:
         """One verb, undone alone if it fails; a fault of the database undoes the group."""
-        tx = SqliteTransaction(connection, self.clock.now())
+        tx = SqliteTransaction(cursor, self.clock.now())
         if not is_alone:
-            connection.execute("SAVEPOINT verb")
+            cursor.execute("SAVEPOINT verb")
         try:
             result = drive(job.body(tx))
             job.rings = drive(tx.flush())
         except apsw.Error:
             raise
         except BaseException as error:
-            connection.execute("ROLLBACK" if is_alone else "ROLLBACK TO verb")
+            cursor.execute("ROLLBACK" if is_alone else "ROLLBACK TO verb")
             job.fail(error)
         else:
             job.succeed(result)
         if not is_alone:
-            connection.execute("RELEASE verb")
+            cursor.execute("RELEASE verb")
 
     def _ring(self, rings: list[Ring]) -> None:
         for ring in rings:
             self._board.ring(topic_of(ring))
         self._bell.send(rings)
 
-    def _writing_connection(self) -> apsw.Connection:
-        if self._write_connection is None:
+    def _writing(self) -> apsw.Cursor:
+        if self._write_cursor is None:
             connection = connect(self._path)
             migrate(connection)
-            self._write_connection = connection
-        return self._write_connection
+            self._write_cursor = connection.cursor()
+        return self._write_cursor
 
     # -- reading -------------------------------------------------------------------------
 
     async def _read(self, body: Body[T]) -> T:
         if self._path is None:
             return await self._write(body)
-        # The loop has its turn between any two verbs.
-        await asyncio.sleep(0)
+        if self._pace.is_due():
+            await asyncio.sleep(0)
         if self._last_look_seconds <= QUICK_SECONDS and self._reading.acquire(blocking=False):
             # As with writing: the way to the thread and back costs more than a look.
             try:
@@ -174,17 +178,17 @@ class SqliteStore(VerbStore):
     def _look_inside(self, body: Body[Any]) -> Any:
         began = time.monotonic()
         with translated(self._path):
-            connection = self._reader()
-            connection.execute("BEGIN")
+            cursor = self._reader()
+            cursor.execute("BEGIN")
             try:
-                return drive(body(SqliteTransaction(connection, self.clock.now())))
+                return drive(body(SqliteTransaction(cursor, self.clock.now())))
             finally:
-                connection.execute("ROLLBACK")
+                cursor.execute("ROLLBACK")
                 self._last_look_seconds = time.monotonic() - began
 
-    def _reader(self) -> apsw.Connection:
+    def _reader(self) -> apsw.Cursor:
         assert self._path is not None
-        if self._read_connection is None:
+        if self._read_cursor is None:
             with translated(self._path):
                 connection = connect(self._path, must_exist=True) if self._path.exists() else None
                 current = None if connection is None else stored_version(connection)
@@ -193,12 +197,12 @@ class SqliteStore(VerbStore):
                     # Looking creates nothing: what is not there, or is just being created by somebody, is empty.
                     empty = connect(None)
                     migrate(empty)
-                    return empty
-            self._read_connection = connection
-        return self._read_connection
+                    return empty.cursor()
+            self._read_cursor = connection.cursor()
+        return self._read_cursor
 
     async def _has_changed(self) -> bool:
-        if self._path is None or self._read_connection is None:
+        if self._path is None or self._read_cursor is None:
             return True
         version = await asyncio.get_running_loop().run_in_executor(self._readers, self._read_data_version)
         changed, self._data_version = version != self._data_version, version
@@ -206,8 +210,7 @@ class SqliteStore(VerbStore):
 
     def _read_data_version(self) -> int:
         with self._reading, translated(self._path):
-            connection = self._reader()
-            return int(connection.pragma("data_version"))
+            return int(self._reader().connection.pragma("data_version"))
 
     # -- life ------------------------------------------------------------------------------
 

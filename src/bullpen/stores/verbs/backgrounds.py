@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
 
 from bullpen.domain.background import Background, BackgroundKind, BackgroundState
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import Member, MemberRef
+from bullpen.domain.record import replace
 from bullpen.domain.text import MAX_TEXT_LENGTH, clean, name_key
 from bullpen.errors import NotFound, UsageError
 from bullpen.stores.life import boot_id
@@ -32,7 +32,7 @@ class BackgroundVerbs:
         output_path: str | None = None,
         operation_id: str | None = None,
     ) -> Background:
-        tx.foresee(tx.fence(by, Lock.SHARE))
+        tx.foresee(lambda: tx.fence(by, Lock.SHARE))
         # The number first: it locks the team, the first in the order of locks.
         number = await tx.take_background_id(by.team_id)
         _, me = await fenced(tx, by)
@@ -76,7 +76,7 @@ class BackgroundVerbs:
     ) -> Background:
         if state is BackgroundState.RUNNING:
             raise UsageError("what ends is finished, stopped or lost, not running")
-        tx.foresee(tx.find(Background, by.team_id, background_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Background, by.team_id, background_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by, team_must_live=False)
         background = await tx.find(Background, by.team_id, background_id, lock=Lock.UPDATE)
         if background is None or background.member_key != me.key:

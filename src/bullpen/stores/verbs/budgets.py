@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 
 from bullpen.domain.budget import (
     TEAM_ACCOUNT,
@@ -30,6 +29,7 @@ from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, SYSTEM, USER, Member, MemberKind, MemberRef, Team
 from bullpen.domain.message import MessageType, Origin
 from bullpen.domain.prompt import Usage
+from bullpen.domain.record import replace
 from bullpen.domain.text import clean, name_key
 from bullpen.errors import NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction
@@ -53,7 +53,7 @@ class BudgetVerbs:
         operation_id: str | None = None,
     ) -> Reserved:
         _check_amounts(tokens, cost_usd)
-        tx.foresee(tx.find(ProviderGate, provider_key), tx.hold_accounts(by.team_id, name_key(by.name)))
+        tx.foresee(lambda: tx.find(ProviderGate, provider_key), lambda: tx.hold_accounts(by.team_id, name_key(by.name)))
         team, me = await fenced(tx, by, team_must_live=False)
         refusal = await _find_gate(tx, team, provider_key)
         if refusal is not None:
@@ -105,7 +105,8 @@ class BudgetVerbs:
 
 def foresee_settlement(tx: Transaction, by: MemberRef, settlement: Settlement) -> None:
     tx.foresee(
-        tx.hold_accounts(by.team_id, name_key(by.name)), tx.find(Reservation, by.team_id, settlement.reservation_id)
+        lambda: tx.hold_accounts(by.team_id, name_key(by.name)),
+        lambda: tx.find(Reservation, by.team_id, settlement.reservation_id),
     )
 
 

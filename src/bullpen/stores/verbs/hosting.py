@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import SYSTEM, Member, MemberKind, MemberStatus, Team
+from bullpen.domain.member import SYSTEM, Member, MemberKind, MemberStatus, Team, Worker
 from bullpen.domain.message import MessageType
+from bullpen.domain.record import replace
 from bullpen.domain.request import Request, RequestKind, RequestStatus, answer, close, facts_of
 from bullpen.domain.task import Handover, Task, TaskStatus
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.post import notify
+from bullpen.stores.verbs.queueing import find_open
 from bullpen.stores.verbs.wake import hand_on, offer, revive
 
 TAKEOVER_SECONDS = 30.0
+LEFT_IN_ORDER = "its worker stopped"
 
 
-async def unhost(tx: Transaction, members: Sequence[Member], *, why: str, reserve: bool) -> list[Member]:
+async def unhost(
+    tx: Transaction, members: Sequence[Member], *, why: str, reserve: Callable[[Member], bool]
+) -> list[Member]:
     """`members` are locked. Their incarnation is over: they are wanted again, or at rest if nobody may host them.
 
-    `reserve` keeps their tasks for them for a while; else the tasks return to the board: once all members have
-    been unhosted, so that none of them is chosen as the one to be woken.
+    Whom `reserve` says yes to has its task kept for a while; the others' return to the board: once all members
+    have been unhosted, so that none of them is chosen as the one to be woken.
     """
-    over = [await _end_incarnation(tx, member, why=why) for member in members]
+    teams = {team_id: await tx.find(Team, team_id) for team_id in sorted({member.team_id for member in members})}
+    over = [await _end_incarnation(tx, member, teams[member.team_id], why=why) for member in members]
     for member, now in zip(members, over, strict=True):
         if now.status is MemberStatus.SHUTDOWN:
             await withdraw_requests_of(tx, member)
-        if now.status is MemberStatus.SHUTDOWN or not reserve:
+        if now.status is MemberStatus.SHUTDOWN or not reserve(member):
             await give_back_task_of(tx, member, note=why)
         else:
             await _reserve_task_of(tx, member)
-    for member in members:
+    # One of each role is enough: whoever is woken by it passes the baton.
+    for member in {(member.team_id, member.role_key): member for member in members}.values():
         await hand_on(tx, member)
     return over
 
 
-async def _end_incarnation(tx: Transaction, member: Member, *, why: str) -> Member:
-    team = await tx.find(Team, member.team_id)
+async def _end_incarnation(tx: Transaction, member: Member, team: Team | None, *, why: str) -> Member:
     stops = member.kind is MemberKind.EXTERNAL or member.shutdown_request_id is not None
     stops = stops or member.status in (MemberStatus.STOPPING, MemberStatus.SHUTDOWN)
     stops = stops or team is None or team.deleted_at is not None
@@ -104,8 +109,10 @@ async def withdraw_requests_of(tx: Transaction, member: Member) -> None:
 
 
 async def give_back_task_of(tx: Transaction, member: Member, *, note: str) -> Task | None:
-    """Whatever it has in progress returns to the board with a hand-over note."""
+    """Whatever it has in progress returns to the board with a hand-over note, unless only integration is left."""
     task = await tx.find_in_progress(member.team_id, member.key)
+    if task is not None and await find_open(tx, task) is not None:
+        return None
     return None if task is None else await give_back(tx, task, by=member.name, note=note, actor=SYSTEM)
 
 
@@ -118,6 +125,7 @@ async def give_back(tx: Transaction, task: Task, *, by: str, note: str, actor: s
         claimed_at=None,
         reserved_until=None,
         verifying=False,
+        submission=None,
         updated_at=tx.now,
         handovers=(*task.handovers, Handover(by=by, at=tx.now, note=note)) if note else task.handovers,
     )
@@ -127,22 +135,27 @@ async def give_back(tx: Transaction, task: Task, *, by: str, note: str, actor: s
     return free
 
 
-async def has_free_slot(tx: Transaction, *, except_worker: int | None = None) -> bool:
-    for worker in await tx.list_workers(include_stopped=False):
-        if worker.id != except_worker and worker.slots and await tx.count_hosted(worker.id) < worker.slots:
-            return True
-    return False
+async def list_workers_with_room(tx: Transaction, *, except_worker: int | None = None) -> list[Worker]:
+    return [
+        worker
+        for worker in await tx.list_workers(include_stopped=False)
+        if worker.id != except_worker and worker.slots and await tx.count_hosted(worker.id) < worker.slots
+    ]
 
 
 async def _reserve_task_of(tx: Transaction, member: Member) -> None:
     task = await tx.find_in_progress(member.team_id, member.key)
-    if task is None:
-        return
-    team = await tx.find(Team, member.team_id)
+    if task is not None and await find_open(tx, task) is None:
+        await reserve(tx, task)
+
+
+async def reserve(tx: Transaction, task: Task) -> None:
+    """For its owner, whom nobody hosts: if that goes on for long, it returns to the board."""
+    team = await tx.find(Team, task.team_id)
     assert team is not None
     until = tx.now + timedelta(seconds=team.number_setting("takeover_seconds", TAKEOVER_SECONDS))
     await tx.update(replace(task, reserved_until=until, verifying=False, updated_at=tx.now))
-    tx.record(task.team_id, EventKind.TASK_RESERVED, SYSTEM, task=task.id, owner=member.name, until=until.isoformat())
+    tx.record(task.team_id, EventKind.TASK_RESERVED, SYSTEM, task=task.id, owner=task.owner, until=until.isoformat())
 
 
 async def answer_shutdown(tx: Transaction, member: Member, *, why: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import Member, MemberKind, MemberRef
 from bullpen.domain.message import CONTROL_TYPES, RUNTIME_TYPES, Message, MessageType, Origin, Receipt, frame
+from bullpen.domain.record import replace
 from bullpen.domain.text import clean, name_key
 from bullpen.domain.transcript import TakenMail, TurnKind
 from bullpen.errors import NotAllowed, NotFound, ToolCallsOpen, UsageError
@@ -36,7 +36,7 @@ class MailVerbs:
             raise UsageError("an empty message says nothing: give it a text")
         text = clean(content, what="message")
         if to:
-            tx.foresee(tx.find_members(by.team_id, [name_key(to)], Lock.SHARE))
+            tx.foresee(lambda: tx.find_members(by.team_id, [name_key(to)], Lock.SHARE))
         _, sender = await fenced(tx, by)
         recipients = await _recipients(tx, sender, to, type)
         if reply_to is not None:
@@ -86,9 +86,9 @@ class MailVerbs:
     async def take_mail(tx: Transaction, by: MemberRef, *, limit: int = 100) -> TakenMail | None:
         key = name_key(by.name)
         tx.foresee(
-            tx.list_calls(by.team_id, key, open_only=True),
-            tx.list_undelivered(by.team_id, key, limit),
-            tx.last_seq(by.team_id, key),
+            lambda: tx.list_calls(by.team_id, key, open_only=True),
+            lambda: tx.list_undelivered(by.team_id, key, limit),
+            lambda: tx.last_seq(by.team_id, key),
         )
         _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
         if await tx.list_calls(me.team_id, me.key, open_only=True):

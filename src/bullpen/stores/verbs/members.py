@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bullpen.domain.codec import encode
@@ -19,14 +18,16 @@ from bullpen.domain.member import (
     Spawned,
     Team,
     Worker,
+    check_labels,
 )
 from bullpen.domain.message import MessageType, Origin
+from bullpen.domain.record import replace
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import RESERVED_NAMES, check_name, clean, name_key
 from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
-from bullpen.stores.verbs.hosting import answer_shutdown, put_to_rest, unhost
+from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, answer_shutdown, put_to_rest, unhost
 from bullpen.stores.verbs.post import post, tell_lead
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import hand_on, offer, want
@@ -46,6 +47,7 @@ class MemberVerbs:
         prompt: str = "",
         model: str | None = None,
         autonomy: Autonomy = Autonomy.AUTO,
+        labels: Sequence[str] = (),
         plan_required: bool = False,
         workspace: str | None = None,
         task_id: int | None = None,
@@ -53,6 +55,7 @@ class MemberVerbs:
     ) -> Spawned:
         _, lead = await fenced_lead(tx, by, what="spawn teammates")
         check_member_name(name)
+        needed = check_labels(labels)
         team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
         member = await tx.find(Member, by.team_id, name_key(name), lock=Lock.UPDATE)
         if member is None:
@@ -67,6 +70,7 @@ class MemberVerbs:
                     model=model,
                     prompt=clean(prompt, what="prompt"),
                     autonomy=autonomy,
+                    labels=needed,
                     plan_required=plan_required,
                     workspace=workspace,
                     created_at=tx.now,
@@ -76,7 +80,13 @@ class MemberVerbs:
             tx.ring(WantedRing())
             spawned = Spawned(member=member, outcome="created")
         else:
-            wishes = {"role": role, "prompt": clean(prompt, what="prompt"), "model": model, "workspace": workspace}
+            wishes = {
+                "role": role,
+                "prompt": clean(prompt, what="prompt"),
+                "model": model,
+                "labels": needed,
+                "workspace": workspace,
+            }
             given = {field: value for field, value in wishes.items() if value}
             if autonomy is not Autonomy.AUTO:
                 given["autonomy"] = autonomy
@@ -124,35 +134,14 @@ class MemberVerbs:
 
     @write
     async def host_member(tx: Transaction, worker_id: int, *, team_id: int | None = None) -> Member | None:
-        worker = await living_worker(tx, worker_id)
-        if not worker.slots:
-            return None
-        is_full = await tx.count_hosted(worker_id) >= worker.slots
-        member = await tx.find_wanted(team_id, leads_only=is_full)
-        if member is None:
-            return None
-        hosted = replace(
-            member,
-            incarnation=member.incarnation + 1,
-            worker_id=worker_id,
-            status=MemberStatus.WORKING,
-            status_reason="",
-            status_at=tx.now,
-        )
-        await tx.update(hosted)
-        task = await tx.find_in_progress(member.team_id, member.key)
-        if task is not None and task.reserved_until is not None:
-            await tx.update(replace(task, reserved_until=None))
-        tx.record(
-            member.team_id,
-            EventKind.MEMBER_HOSTED,
-            member.name,
-            member=member.name,
-            worker=worker_id,
-            host=worker.host,
-            incarnation=hosted.incarnation,
-        )
-        return hosted
+        hosted = await _host(tx, worker_id, team_id, 1)
+        return hosted[0] if hosted else None
+
+    @write
+    async def host_members(
+        tx: Transaction, worker_id: int, *, team_id: int | None = None, limit: int = 1
+    ) -> list[Member]:
+        return await _host(tx, worker_id, team_id, limit)
 
     @write
     async def want_member(tx: Transaction, by: MemberRef, name: str, *, operation_id: str | None = None) -> Member:
@@ -187,9 +176,17 @@ class MemberVerbs:
     async def release_member(tx: Transaction, by: MemberRef, *, note: str) -> Member:
         team, member = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
         # The slot that it leaves is free for it.
-        [over] = await unhost(tx, [member], why=note, reserve=member.worker_id is not None)
+        [over] = await unhost(tx, [member], why=note, reserve=lambda one: one.worker_id is not None)
         if member.kind is not MemberKind.LEAD and team.deleted_at is None:
             await tell_lead(tx, member.team_id, f"{member.name} crashed: {note}")
+        return over
+
+    @write
+    async def rest_member(tx: Transaction, by: MemberRef) -> Member:
+        _, member = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        if member.worker_id is None:
+            return member
+        [over] = await unhost(tx, [member], why=LEFT_IN_ORDER, reserve=lambda one: True)
         return over
 
     @write
@@ -247,6 +244,43 @@ class MemberVerbs:
         return await tx.has_wanted()
 
 
+async def _host(tx: Transaction, worker_id: int, team_id: int | None, limit: int) -> list[Member]:
+    # Locked: two who host for the same worker do not both count its free slots.
+    worker = await living_worker(tx, worker_id)
+    if not worker.slots:
+        return []
+    free = worker.slots - await tx.count_hosted(worker_id)
+    wanted = await tx.list_wanted(
+        team_id, leads_only=free <= 0, labels=worker.labels, limit=limit if free <= 0 else min(limit, free)
+    )
+    return [await _take_in(tx, worker, member) for member in wanted]
+
+
+async def _take_in(tx: Transaction, worker: Worker, member: Member) -> Member:
+    """`member` is locked."""
+    hosted = replace(
+        member,
+        incarnation=member.incarnation + 1,
+        worker_id=worker.id,
+        status=MemberStatus.WORKING,
+        status_reason="",
+        status_at=tx.now,
+    )
+    await tx.update(hosted)
+    # Nothing is asked here: while a crowd is taken in, the worker's row is held, and its renewal waits for that.
+    await tx.clear_reservation(member.team_id, member.key)
+    tx.record(
+        member.team_id,
+        EventKind.MEMBER_HOSTED,
+        member.name,
+        member=member.name,
+        worker=worker.id,
+        host=worker.host,
+        incarnation=hosted.incarnation,
+    )
+    return hosted
+
+
 async def _may_claim_something(tx: Transaction, member: Member) -> bool:
     if await tx.find_in_progress(member.team_id, member.key) is not None:
         return False
@@ -295,14 +329,9 @@ async def change_status(tx: Transaction, member: Member, status: MemberStatus, *
 
 async def _check_room(tx: Transaction, team: Team) -> None:
     limit = int(team.number_setting("max_teammates", MAX_TEAMMATES))
-    members = await tx.list_members(team.id)
-    active = [
-        member
-        for member in members
-        if member.kind is MemberKind.TEAMMATE and member.status is not MemberStatus.SHUTDOWN
-    ]
-    if len(active) >= limit:
-        raise Conflict(f"the team has {len(active)} teammates, team.max_teammates = {limit}: shut one down or raise it")
+    count = await tx.count_teammates(team.id)
+    if count >= limit:
+        raise Conflict(f"the team has {count} teammates, team.max_teammates = {limit}: shut one down or raise it")
 
 
 async def _spawn_again(
@@ -351,7 +380,7 @@ async def _join_again(tx: Transaction, member: Member, worker_id: int, role: str
             raise Conflict(
                 f"{member.name} is in the team already, {where}: leave there first, or wait until its lease is over"
             )
-        [member] = await unhost(tx, [member], why="it joined again", reserve=False)
+        [member] = await unhost(tx, [member], why="it joined again", reserve=lambda one: False)
     joined = replace(
         member,
         role=role if role is not None else member.role,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MAX_SECONDS, SYSTEM, Member, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.message import MessageType, Origin
+from bullpen.domain.record import replace
 from bullpen.domain.request import (
     PermissionScope,
     Request,

@@ -25,6 +25,7 @@ from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import (
     EVENTS_PREFIX,
     OVERFLOW_TOPIC,
+    SUBMISSIONS_TOPIC,
     WANTED_TOPIC,
     BellBoard,
     Doorbell,
@@ -39,6 +40,7 @@ from bullpen.stores.verbs.events import EventVerbs
 from bullpen.stores.verbs.mail import MailVerbs
 from bullpen.stores.verbs.members import MemberVerbs
 from bullpen.stores.verbs.requests import RequestVerbs
+from bullpen.stores.verbs.submissions import SubmissionVerbs
 from bullpen.stores.verbs.tasks import TaskVerbs
 from bullpen.stores.verbs.teams import TeamVerbs
 from bullpen.stores.verbs.transcript import TranscriptVerbs
@@ -57,6 +59,7 @@ class VerbStore(
     WorkerVerbs,
     MemberVerbs,
     TaskVerbs,
+    SubmissionVerbs,
     MailVerbs,
     RequestVerbs,
     TranscriptVerbs,
@@ -105,6 +108,12 @@ class VerbStore(
 
     async def probe_worker(self, worker: Worker) -> Liveness:
         raise NotImplementedError
+
+    async def probe_workers(self, workers: Sequence[Worker]) -> list[Liveness]:
+        return [await self.probe_worker(worker) for worker in workers]
+
+    def proves_life(self, worker_id: int) -> bool:
+        return worker_id in self._workers
 
     # -- life of the store object ----------------------------------------------------
 
@@ -190,6 +199,12 @@ class VerbStore(
                 yield bell
 
     @asynccontextmanager
+    async def listen_submissions(self) -> AsyncIterator[Bell]:
+        async with self._watched():
+            with self._board.subscribe(SUBMISSIONS_TOPIC) as bell:
+                yield bell
+
+    @asynccontextmanager
     async def listen_events(self, team_id: int) -> AsyncIterator[Bell]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._watched())
@@ -264,6 +279,8 @@ class VerbStore(
         topics = self._board.topics()
         if WANTED_TOPIC in topics and await self._has_wanted():
             self._board.ring(WANTED_TOPIC)
+        if SUBMISSIONS_TOPIC in topics and await self._has_queued():
+            self._board.ring(SUBMISSIONS_TOPIC)
         for topic in topics:
             if isinstance(topic, tuple) and topic[0] == "events":
                 self._board.ring(topic)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from bullpen.domain.event import EventKind
+from bullpen.domain.files import HAS_FILES, parse_files
 from bullpen.domain.graph import find_path
-from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus
+from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team
+from bullpen.domain.record import replace
+from bullpen.domain.submission import Work
 from bullpen.domain.task import (
     RELEASES_DEPENDENTS,
     UNSET,
@@ -28,9 +30,12 @@ from bullpen.domain.text import clean, name_key, normalise_role
 from bullpen.errors import AlreadyClaimed, CheckRequired, Conflict, NotAllowed, NotFound, ShuttingDown, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
+from bullpen.stores.verbs.finishing import finish, release_dependents, tell_owner
 from bullpen.stores.verbs.hosting import give_back
 from bullpen.stores.verbs.members import change_status
+from bullpen.stores.verbs.overlap import claim_apart, overlaps_of, remember_files
 from bullpen.stores.verbs.post import PREVIEW_LENGTH, notify, tell_lead
+from bullpen.stores.verbs.queueing import find_open, submit, withdraw_work_on
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import foresee_offer, offer, pass_baton
 
@@ -50,14 +55,18 @@ class TaskVerbs:
         role: str | None = None,
         check: str | None = None,
         owner: str | None = None,
+        files: Sequence[str] = (),
         operation_id: str | None = None,
     ) -> Task:
-        tx.foresee(tx.fence(by, Lock.SHARE))
+        globs = parse_files(files)
+        tx.foresee(lambda: tx.fence(by, Lock.SHARE))
         if owner is None and not blocked_by:
             foresee_offer(tx, by.team_id, normalise_role(_checked_role(role)))
         # The number first: it locks the team, the first in the order of locks, and shows a deletion.
         number = await tx.take_task_id(by.team_id)
-        _, creator = await fenced(tx, by)
+        team, creator = await fenced(tx, by)
+        if globs:
+            await remember_files(tx, team)
         assigned = None if owner is None else await _get_owner(tx, by.team_id, owner)
         # Blockers are held: one that completes just now is seen as completed, or counts its dependents after us.
         blockers = await _get_blockers(tx, by.team_id, blocked_by)
@@ -72,6 +81,7 @@ class TaskVerbs:
                 owner=None if assigned is None else assigned.name,
                 role=_checked_role(role),
                 check=_checked_check(check),
+                files=globs,
                 blocked_by=tuple(sorted({blocker.id for blocker in blockers})),
                 open_blockers=len(set(open_ones)),
                 created_by=creator.name,
@@ -113,6 +123,11 @@ class TaskVerbs:
     async def update_task(
         tx: Transaction, by: MemberRef, task_id: int, changes: TaskChanges, *, operation_id: str | None = None
     ) -> Task:
+        if changes.files is not UNSET and changes.files:
+            # Before the member, in the order of locks.
+            team = await tx.find(Team, by.team_id, lock=Lock.UPDATE)
+            if team is not None:
+                await remember_files(tx, team)
         _, me = await fenced(tx, by)
         if ends := {*changes.add_blocked_by, *changes.remove_blocked_by, *changes.add_blocks}:
             await tx.lock_graph(by.team_id)
@@ -132,9 +147,15 @@ class TaskVerbs:
     @write
     async def claim_next_task(tx: Transaction, by: MemberRef, *, operation_id: str | None = None) -> Task | None:
         tx.foresee_claim(by)
-        _, me = await fenced(tx, by, lock=Lock.UPDATE)
+        team, me = await fenced(tx, by, lock=Lock.UPDATE)
         _check_may_claim(me)
-        task = await (tx.claim_next(me) if me.autonomy is Autonomy.AUTO else _claim_assigned(tx, me))
+        overlaps: list[Task] = []
+        if me.autonomy is not Autonomy.AUTO:
+            task = await _claim_assigned(tx, me)
+        elif HAS_FILES in team.settings:
+            task, overlaps = await claim_apart(tx, me)
+        else:
+            task = await tx.claim_next(me)
         if task is None:
             await _check_hands_free(tx, me)
             return None
@@ -142,12 +163,12 @@ class TaskVerbs:
             # A check that the lead began while nobody had the task: it is another attempt from here on.
             task = replace(task, verifying=False)
             await tx.update(task)
-        await _claimed(tx, task, me)
+        await _claimed(tx, task, me, overlaps)
         return task
 
     @write
     async def claim_task(tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by, lock=Lock.UPDATE)
         _check_may_claim(me)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
@@ -156,18 +177,18 @@ class TaskVerbs:
         check_claimable(task, name=me.name, role=me.role)
         await _check_hands_free(tx, me)
         claimed = await _take(tx, task, me)
-        await _claimed(tx, claimed, me)
+        await _claimed(tx, claimed, me, await overlaps_of(tx, claimed))
         return claimed
 
     @write
     async def start_check(
         tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None
     ) -> CheckRun | None:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
-        if task.check is None:
+        if task.check is None or await find_open(tx, task) is not None:
             return None
         verifying = replace(task, verifying=True, attempt=task.attempt + 1, updated_at=tx.now)
         await tx.update(verifying)
@@ -189,11 +210,10 @@ class TaskVerbs:
         evidence: Evidence,
         *,
         result: str = "",
+        work: Work | None = None,
         operation_id: str | None = None,
     ) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, run.task_id, lock=Lock.UPDATE))
-        _, me = await fenced(tx, by)
-        task = await _get(tx, by.team_id, run.task_id, Lock.UPDATE)
+        number, me, task = await _hold_to_complete(tx, by, run.task_id, work)
         if not task.verifying or task.attempt != run.attempt or task.check != run.check:
             raise Conflict(
                 f"#{task.id} has moved on since check attempt {run.attempt} began: its verdict counts no more"
@@ -213,10 +233,13 @@ class TaskVerbs:
             text=_last_line(kept.tail),
         )
         checked = replace(task, verifying=False, evidence=kept, updated_at=tx.now)
-        if evidence.passed:
-            return await _finish(tx, checked, me, TaskStatus.COMPLETED, result=result)
-        await tx.update(checked)
-        return checked
+        if not evidence.passed:
+            await tx.update(checked)
+            return checked
+        if work is not None:
+            has_passed = evidence.commit == work.commit
+            return await _submit(tx, number, checked, me, work, result=result, has_passed=has_passed)
+        return await _finish(tx, checked, me, TaskStatus.COMPLETED, result=result)
 
     @write
     async def complete_task(
@@ -226,26 +249,30 @@ class TaskVerbs:
         *,
         result: str = "",
         unverified: bool = False,
+        work: Work | None = None,
         operation_id: str | None = None,
     ) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
-        _, me = await fenced(tx, by)
-        task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
+        number, me, task = await _hold_to_complete(tx, by, task_id, work)
         if task.status is TaskStatus.COMPLETED and task.is_owned_by(me.name):
             return task
         check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
+        completes_at_once = me.kind is MemberKind.USER and work is None
+        if not completes_at_once and await find_open(tx, task) is not None:
+            return task
         if task.check is not None:
             if not unverified:
                 raise CheckRequired(f"#{task.id} has the check {task.check!r}: it is completed when that has passed")
             if me.kind is not MemberKind.USER:
                 raise NotAllowed(f"only the human may complete #{task.id} without its check")
+        if work is not None:
+            return await _submit(tx, number, replace(task, attempt=task.attempt + 1), me, work, result=result)
         return await _finish(tx, task, me, TaskStatus.COMPLETED, result=result, unverified=task.check is not None)
 
     @write
     async def fail_task(
         tx: Transaction, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
     ) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is TaskStatus.FAILED and task.is_owned_by(me.name):
@@ -263,7 +290,7 @@ class TaskVerbs:
     async def release_task(
         tx: Transaction, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None
     ) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by, team_must_live=False)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is TaskStatus.PENDING:
@@ -271,14 +298,15 @@ class TaskVerbs:
         check_transition(task, TaskStatus.PENDING, name=me.name, leads=me.leads)
         if task.status is TaskStatus.FAILED:
             raise Conflict(f"#{task.id} has failed: retry it instead")
-        await _tell_owner(tx, task, me, f"#{task.id} was taken from you by {me.name}: stop working on it")
+        task = await withdraw_work_on(tx, task, actor=me.name, why=f"{me.name} released #{task.id}")
+        await tell_owner(tx, task, me, f"#{task.id} was taken from you by {me.name}: stop working on it")
         return await give_back(tx, task, by=task.owner or me.name, note=clean(note) or "released", actor=me.name)
 
     @write
     async def retry_task(
         tx: Transaction, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None
     ) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         if task.status is not TaskStatus.FAILED:
@@ -305,11 +333,12 @@ class TaskVerbs:
 
     @write
     async def delete_task(tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
-        tx.foresee(tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
         _, me = await fenced(tx, by)
         task = await _get(tx, by.team_id, task_id, Lock.UPDATE)
         check_transition(task, TaskStatus.DELETED, name=me.name, leads=me.leads)
-        await _tell_owner(tx, task, me, f"#{task.id} was deleted by {me.name}: stop working on it")
+        task = await withdraw_work_on(tx, task, actor=me.name, why=f"{me.name} deleted #{task.id}")
+        await tell_owner(tx, task, me, f"#{task.id} was deleted by {me.name}: stop working on it")
         was_holding = task.status not in RELEASES_DEPENDENTS
         deleted = replace(
             task, status=TaskStatus.DELETED, verifying=False, reserved_until=None, finished_at=tx.now, updated_at=tx.now
@@ -317,7 +346,7 @@ class TaskVerbs:
         await tx.update(deleted)
         tx.record(task.team_id, EventKind.TASK_DELETED, me.name, task=task.id)
         if was_holding:
-            await _release_dependents(tx, deleted, me)
+            await release_dependents(tx, deleted, actor=me.name)
         return deleted
 
 
@@ -410,14 +439,20 @@ async def _take(tx: Transaction, task: Task, me: Member) -> Task:
 
 async def _check_hands_free(tx: Transaction, me: Member) -> None:
     held = await tx.find_in_progress(me.team_id, me.key)
-    if held is not None:
-        raise AlreadyClaimed(f"{me.name} has #{held.id} in progress: complete, fail or release it first")
+    if held is None:
+        return
+    if held.submission is not None:
+        raise AlreadyClaimed(f"the work of {me.name} on #{held.id} waits to be integrated: claim when it is")
+    raise AlreadyClaimed(f"{me.name} has #{held.id} in progress: complete, fail or release it first")
 
 
-async def _claimed(tx: Transaction, task: Task, me: Member) -> None:
+async def _claimed(tx: Transaction, task: Task, me: Member, overlaps: Sequence[Task] = ()) -> None:
     if me.status is MemberStatus.IDLE and me.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL):
         await change_status(tx, me, MemberStatus.WORKING, reason="")
-    tx.record(task.team_id, EventKind.TASK_CLAIMED, me.name, task=task.id, owner=me.name, incarnation=me.incarnation)
+    facts: dict[str, Any] = {"task": task.id, "owner": me.name, "incarnation": me.incarnation}
+    if overlaps:
+        facts["overlaps"] = [other.id for other in overlaps]
+    tx.record(task.team_id, EventKind.TASK_CLAIMED, me.name, **facts)
     await pass_baton(tx, me)
 
 
@@ -445,10 +480,10 @@ async def _change_fields(tx: Transaction, task: Task, me: Member, changes: TaskC
     fields: dict[str, Any] = dict(changes.fields)
     if not fields:
         return task
-    checked = {"subject": _checked_subject, "role": _checked_role, "check": _checked_check}
+    checked = {"subject": _checked_subject, "role": _checked_role, "check": _checked_check, "files": parse_files}
     for name, value in fields.items():
         if value is None and name not in ("role", "check"):
-            raise UsageError(f"the {name} of a task is a text")
+            raise UsageError(f"the {name} of a task cannot be nothing")
         fields[name] = checked.get(name, clean)(value)
     if "check" in fields and fields["check"] != task.check:
         fields["verifying"] = False
@@ -461,15 +496,17 @@ async def _change_fields(tx: Transaction, task: Task, me: Member, changes: TaskC
 
 
 async def _change_owner(tx: Transaction, task: Task, me: Member, owner: Any) -> Task:
+    if task.status is TaskStatus.IN_PROGRESS and (owner is None or not task.is_owned_by(owner)):
+        task = await withdraw_work_on(tx, task, actor=me.name, why=f"{me.name} took #{task.id} from {task.owner}")
     if owner is None and task.status is TaskStatus.IN_PROGRESS:
-        await _tell_owner(tx, task, me, f"#{task.id} was taken from you by {me.name}: stop working on it")
+        await tell_owner(tx, task, me, f"#{task.id} was taken from you by {me.name}: stop working on it")
         return await give_back(tx, task, by=task.owner or me.name, note=f"taken back by {me.name}", actor=me.name)
     new = None if owner is None else await _get_owner(tx, task.team_id, owner)
     if task.status is TaskStatus.IN_PROGRESS:
         assert new is not None
         if task.is_owned_by(new.name):
             return task
-        await _tell_owner(tx, task, me, f"#{task.id} was given to {new.name} by {me.name}: stop working on it")
+        await tell_owner(tx, task, me, f"#{task.id} was given to {new.name} by {me.name}: stop working on it")
     assigned = replace(
         task,
         owner=None if new is None else new.name,
@@ -482,11 +519,6 @@ async def _change_owner(tx: Transaction, task: Task, me: Member, owner: Any) -> 
     await tx.update(assigned)
     tx.record(task.team_id, EventKind.TASK_ASSIGNED, me.name, task=task.id, owner=assigned.owner, old=task.owner)
     return assigned
-
-
-async def _tell_owner(tx: Transaction, task: Task, me: Member, text: str) -> None:
-    if task.status is TaskStatus.IN_PROGRESS and task.owner is not None and not task.is_owned_by(me.name):
-        await notify(tx, task.team_id, task.owner, text)
 
 
 async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskChanges) -> set[int]:
@@ -537,7 +569,34 @@ async def _path(tx: Transaction, team_id: int, start: int, goal: int) -> list[in
 
 # -- finishing -----------------------------------------------------------------------
 
-_FINISHED_WITH = {TaskStatus.COMPLETED: EventKind.TASK_COMPLETED, TaskStatus.FAILED: EventKind.TASK_FAILED}
+
+async def _hold_to_complete(
+    tx: Transaction, by: MemberRef, task_id: int, work: Work | None
+) -> tuple[int, Member, Task]:
+    """Who completes, and the task. With work, the number of its submission first: it locks the team."""
+    number = 0
+    if work is not None:
+        tx.foresee(lambda: tx.fence(by, Lock.SHARE), lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        number = await tx.take_submission_id(by.team_id)
+    else:
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+    _, me = await fenced(tx, by)
+    return number, me, await _get(tx, by.team_id, task_id, Lock.UPDATE)
+
+
+async def _submit(
+    tx: Transaction, number: int, task: Task, me: Member, work: Work, *, result: str, has_passed: bool = False
+) -> Task:
+    """It would be completed now: instead it waits for its work to be integrated, in progress and its owner's."""
+    await tell_owner(tx, task, me, f"#{task.id} was completed by {me.name}: stop working on it")
+    if task.status is not TaskStatus.IN_PROGRESS:
+        await _check_hands_free(tx, me)
+        task = await _take(tx, task, me)
+        await _claimed(tx, task, me)
+    submission = await submit(tx, number, me, work, result=result, task=task, has_passed=has_passed)
+    waiting = replace(task, submission=submission.id, verifying=False, reserved_until=None, updated_at=tx.now)
+    await tx.update(waiting)
+    return waiting
 
 
 def _last_line(tail: str) -> str:
@@ -548,31 +607,6 @@ def _last_line(tail: str) -> str:
 async def _finish(
     tx: Transaction, task: Task, me: Member, status: TaskStatus, *, result: str, unverified: bool = False
 ) -> Task:
-    await _tell_owner(tx, task, me, f"#{task.id} was set to {status} by {me.name}: stop working on it")
-    finished = replace(
-        task,
-        status=status,
-        owner=task.owner or me.name,
-        result=clean(result, what="result") or task.result,
-        verifying=False,
-        reserved_until=None,
-        finished_at=tx.now,
-        updated_at=tx.now,
-    )
-    await tx.update(finished)
-    facts: dict[str, Any] = {"task": task.id, "owner": finished.owner, "result": (finished.result or "")[:500]}
-    if unverified:
-        facts["unverified"] = True
-    tx.record(task.team_id, _FINISHED_WITH[status], me.name, **facts)
-    if status in RELEASES_DEPENDENTS:
-        await _release_dependents(tx, finished, me)
-    return finished
-
-
-async def _release_dependents(tx: Transaction, blocker: Task, me: Member) -> None:
-    if not blocker.blocks:
-        return
-    freed = await tx.settle_blocker(blocker.team_id, blocker.id, is_open=False)
-    for task in freed:
-        tx.record(task.team_id, EventKind.TASK_UNBLOCKED, me.name, task=task.id, by=blocker.id)
-    await offer(tx, freed)
+    task = await withdraw_work_on(tx, task, actor=me.name, why=f"{me.name} set #{task.id} to {status}")
+    await tell_owner(tx, task, me, f"#{task.id} was set to {status} by {me.name}: stop working on it")
+    return await finish(tx, task, status, actor=me.name, result=result, unverified=unverified)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, USER, Member, MemberKind, MemberRef, MemberStatus, Team
+from bullpen.domain.record import replace
 from bullpen.domain.request import RequestStatus
 from bullpen.domain.text import check_name, clean, name_key
 from bullpen.errors import Conflict, NotFound
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced_lead, get_live_team
+from bullpen.stores.verbs.queueing import withdraw_queue
 from bullpen.stores.verbs.requests import ask_to_shut_down, close_request, moment_in
 from bullpen.stores.verbs.verb import read, write
 
@@ -90,6 +91,7 @@ class TeamVerbs:
             is_wanted_lead = member.kind is MemberKind.LEAD and member.status is MemberStatus.WANTED
             if member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL) or is_wanted_lead:
                 await ask_to_shut_down(tx, member, asker=lead, reason="the team is deleted", open_until=until)
+        await withdraw_queue(tx, team.id, actor=lead.name, why="the team is deleted")
         # Read again: its requests have taken numbers since.
         deleted = await tx.find(Team, team.id)
         assert deleted is not None

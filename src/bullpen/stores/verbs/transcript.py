@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bullpen.domain.budget import Settlement
@@ -11,6 +11,7 @@ from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.message import MessageType, Origin
+from bullpen.domain.record import replace
 from bullpen.domain.text import clean, name_key
 from bullpen.domain.transcript import (
     INTERRUPTED_TEXT,
@@ -44,8 +45,8 @@ class TranscriptVerbs:
         operation_id: str | None = None,
     ) -> Turn:
         key = name_key(by.name)
-        tx.foresee(tx.last_seq(by.team_id, key))
-        tx.foresee(*(tx.find(ToolCall, by.team_id, key, call.call_id) for call in calls))
+        tx.foresee(lambda: tx.last_seq(by.team_id, key))
+        tx.foresee(*(partial(tx.find, ToolCall, by.team_id, key, call.call_id) for call in calls))
         if settlement is not None:
             foresee_settlement(tx, by, settlement)
         team, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
@@ -61,10 +62,8 @@ class TranscriptVerbs:
     @write
     async def start_call(tx: Transaction, by: MemberRef, call_id: str) -> ToolCall:
         _, me = await fenced(tx, by, team_must_live=False)
-        call = await get_call(tx, me, call_id)
-        started = replace(step_call(call, CallState.STARTED, at=tx.now), incarnation=me.incarnation)
+        started = _started(tx, me, await get_call(tx, me, call_id))
         await tx.update(started)
-        tx.record(me.team_id, EventKind.TOOL_CALL_STARTED, me.name, call=call_id, tool=call.name, about=started.about)
         return started
 
     @write
@@ -125,19 +124,24 @@ async def _queue_calls(tx: Transaction, me: Member, turn: Turn, calls: Sequence[
         if call.call_id in used or await tx.find(ToolCall, me.team_id, me.key, call.call_id) is not None:
             raise Conflict(f"{me.name} has used the tool call id {call.call_id!r} before")
         used.add(call.call_id)
-        await tx.insert(
-            ToolCall(
-                team_id=me.team_id,
-                member=me.name,
-                call_id=call.call_id,
-                turn_seq=turn.seq,
-                position=position,
-                name=call.name,
-                arguments=encode(call.arguments),
-                incarnation=me.incarnation,
-                queued_at=tx.now,
-            )
+        queued = ToolCall(
+            team_id=me.team_id,
+            member=me.name,
+            call_id=call.call_id,
+            turn_seq=turn.seq,
+            position=position,
+            name=call.name,
+            arguments=encode(call.arguments),
+            incarnation=me.incarnation,
+            queued_at=tx.now,
         )
+        await tx.insert(_started(tx, me, queued) if call.is_started else queued)
+
+
+def _started(tx: Transaction, me: Member, call: ToolCall) -> ToolCall:
+    started = replace(step_call(call, CallState.STARTED, at=tx.now), incarnation=me.incarnation)
+    tx.record(me.team_id, EventKind.TOOL_CALL_STARTED, me.name, call=call.call_id, tool=call.name, about=started.about)
+    return started
 
 
 async def append_turn(tx: Transaction, me: Member, kind: str, content: Any) -> Turn:

@@ -49,7 +49,8 @@ def write(
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         _check_numbers(names, args, kwargs)
-        given, named = storable(args), storable(kwargs)
+        given: Any = [storable(value) for value in args]
+        named: Any = {name: storable(value) for name, value in kwargs.items()}
         operation_id = named.get("operation_id")
         if operation_id is None:
             return await self._write(lambda tx: function(tx, *given, **named))
@@ -67,7 +68,8 @@ def read(
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         _check_numbers(names, args, kwargs)
-        given, named = storable(args), storable(kwargs)
+        given: Any = [storable(value) for value in args]
+        named: Any = {name: storable(value) for name, value in kwargs.items()}
         return await self._read(lambda tx: function(tx, *given, **named))
 
     return method
@@ -84,13 +86,18 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def _check_numbers(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     for name, value in zip(names, args, strict=False):
-        _check_numbers_in(value, name)
+        if type(value) not in _WITHOUT_NUMBERS:
+            _check_numbers_in(value, name)
     for name, value in kwargs.items():
-        _check_numbers_in(value, name)
+        if type(value) not in _WITHOUT_NUMBERS:
+            _check_numbers_in(value, name)
+
+
+_WITHOUT_NUMBERS = (str, type(None), bool)
 
 
 def _check_numbers_in(value: Any, name: str) -> None:
-    if value is None or type(value) is str or name in _FREE_FORM:
+    if name in _FREE_FORM:
         return
     for number in _numbers_in(value):
         if not -MAX_NUMBER < number < MAX_NUMBER or (name == "limit" and number < 0):

@@ -10,10 +10,10 @@ be the one that was woken, or the one that others were not revived for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM, Member, MemberStatus, Team
+from bullpen.domain.record import replace
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.stores.transaction import Lock, MemberRing, Transaction, WantedRing
 
@@ -72,7 +72,7 @@ async def offer(tx: Transaction, tasks: Iterable[Task]) -> None:
 
 def foresee_offer(tx: Transaction, team_id: int, role_key: str) -> None:
     """A new task of this role is about to be offered to whoever is idle."""
-    tx.foresee(tx.list_claimers(team_id, role_key, (MemberStatus.IDLE,), 1, Lock.SHARE))
+    tx.foresee(lambda: tx.list_claimers(team_id, role_key, (MemberStatus.IDLE,), 1, Lock.SHARE))
 
 
 async def _wake_owner(tx: Transaction, task: Task) -> None:
@@ -90,10 +90,18 @@ async def _wake_claimers(tx: Transaction, team_id: int, role_key: str, count: in
     idle = await tx.list_claimers(team_id, role_key, (MemberStatus.IDLE,), count, Lock.SHARE)
     for member in idle:
         wake(tx, member)
-    if idle or await tx.list_claimers(team_id, role_key, _UP, 1):
+    if idle or await _is_anybody_up(tx, team_id, role_key):
         return
     for member in await tx.list_claimers(team_id, role_key, (MemberStatus.SHUTDOWN,), count):
         await revive(tx, member, reason="there is a task that it may take")
+
+
+async def _is_anybody_up(tx: Transaction, team_id: int, role_key: str) -> bool:
+    """Each status by itself: an index knows the first of one, not of several."""
+    for status in _UP:
+        if await tx.list_claimers(team_id, role_key, (status,), 1):
+            return True
+    return False
 
 
 async def hand_on(tx: Transaction, leaver: Member) -> None:

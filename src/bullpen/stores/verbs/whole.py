@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ from bullpen.domain.budget import TEAM_ACCOUNT, Account, less_spent
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, USER, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message, MessageType, Origin
+from bullpen.domain.record import replace
 from bullpen.domain.request import RequestStatus
 from bullpen.domain.standing import Snapshot
 from bullpen.domain.task import Task
@@ -20,7 +20,7 @@ from bullpen.domain.transcript import CallState
 from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced, fenced_lead
-from bullpen.stores.verbs.hosting import has_free_slot, put_to_rest
+from bullpen.stores.verbs.hosting import list_workers_with_room, put_to_rest
 from bullpen.stores.verbs.post import post
 from bullpen.stores.verbs.teams import enter_reserved, enter_team
 from bullpen.stores.verbs.transcript import close_call, get_call
@@ -106,6 +106,7 @@ class WholeVerbs:
         members = await tx.list_members(team_id)
         tasks = await tx.list_tasks(team_id, None, None, 0, None)
         backgrounds = await tx.list_backgrounds(team_id, None, running_only=True)
+        hosts = [one for one in await tx.list_workers(include_stopped=False) if one.may_host(team_id)]
         return Snapshot(
             team=team,
             members=tuple(members),
@@ -113,9 +114,13 @@ class WholeVerbs:
             requests=tuple(await tx.list_requests(team_id, RequestStatus.OPEN, None, None, None)),
             mail_for=frozenset(await tx.list_mail_keys(team_id)),
             running=_count_running(tx, members, backgrounds, tasks),
-            has_host=any(worker.slots for worker in await tx.list_workers(include_stopped=False)),
-            can_host=await has_free_slot(tx),
+            has_host=bool(hosts),
+            can_host=any(one.may_host(team_id) for one in await list_workers_with_room(tx)),
+            unhostable=frozenset(
+                member.key for member in members if not any(one.may_host(team_id, member.labels) for one in hosts)
+            ),
             question=await _find_question(tx, team_id),
+            submissions=tuple(await tx.list_submissions(team_id, True)),
         )
 
 

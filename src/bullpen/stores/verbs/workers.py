@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM, Member, MemberKind, Team, Worker
+from bullpen.domain.record import replace
 from bullpen.domain.task import Task
 from bullpen.errors import LeaseLost, NotFound
 from bullpen.stores.transaction import Lock, Transaction
-from bullpen.stores.verbs.hosting import give_back, has_free_slot, unhost
+from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, give_back, list_workers_with_room, unhost
 from bullpen.stores.verbs.post import tell_lead
+from bullpen.stores.verbs.queueing import put_back
 from bullpen.stores.verbs.verb import read, write
 
 
@@ -28,7 +28,7 @@ class WorkerVerbs:
 
     @write
     async def _leave_worker(tx: Transaction, worker_id: int) -> list[Member]:
-        return await _end(tx, worker_id, why="its worker stopped", renewals_seen=None, kind=EventKind.WORKER_STOPPED)
+        return await _end(tx, worker_id, why=LEFT_IN_ORDER, renewals_seen=None, kind=EventKind.WORKER_STOPPED)
 
     @write
     async def lapse_worker(tx: Transaction, worker_id: int, *, renewals_seen: int | None) -> list[Member]:
@@ -70,8 +70,14 @@ async def _end(
         return []
     await tx.update(replace(worker, stopped_at=tx.now, stop_reason=why))
     # One who leaves in good order says so: whoever comes next goes on with the tasks.
-    reserve = kind is EventKind.WORKER_STOPPED or await has_free_slot(tx, except_worker=worker_id)
+    others = await list_workers_with_room(tx, except_worker=worker_id)
+
+    def reserve(member: Member) -> bool:
+        hopes = any(other.may_host(member.team_id, member.labels) for other in others)
+        return hopes or kind is EventKind.WORKER_STOPPED
+
     members = await unhost(tx, await tx.list_members_of(worker_id, Lock.UPDATE), why=why, reserve=reserve)
+    await put_back(tx, worker_id, why=why)
     for team_id in sorted({member.team_id for member in members}):
         lost = [member for member in members if member.team_id == team_id]
         names = ", ".join(f"{member.name} ({member.status})" for member in lost)

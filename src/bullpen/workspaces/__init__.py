@@ -1,0 +1,1 @@
+"""Where members work: implementations of the contract in `workspace`."""

@@ -1,0 +1,213 @@
+"""`bullpen worker` on one machine: several processes share a store, and members go from one to another."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.domain.event import EventKind
+from bullpen.domain.transcript import INTERRUPTED_TEXT
+from bullpen.team import Team
+from tests.acceptance.command import BOUND_SECONDS, Bullpen
+from tests.acceptance.scripts import WAITS, go, scripted
+from tests.acceptance.working import working
+from tests.support.troupe import until
+
+TEAM = "crew"
+WORKS = f"""
+[[members.lead]]
+calls = [
+    {{ name = "TaskCreate", arguments = {{ subject = "Analyse" }} }},
+    {{ name = "Task", arguments = {{ name = "ana", prompt = "Take what is on the board." }} }},
+]
+
+[[members.lead]]
+when = {{ context = "All tasks are finished" }}
+say = "Migration complete."
+
+[[members.lead]]
+say = "I wait."
+repeat = true
+
+[[members.ana]]
+calls = [{{ name = "bash", arguments = {{ command = "{WAITS}" }} }}]
+
+[[members.ana]]
+calls = [{{ name = "TaskUpdate", arguments = {{ taskId = "{{{{task_id}}}}", status = "completed", result = "done" }} }}]
+
+[[members."*"]]
+say = "nothing to do"
+repeat = true
+"""
+
+
+def ask_team(bullpen: Bullpen, kind: EventKind, **facts: Any) -> None:
+    async def wait(team: Team) -> None:
+        await until(team, kind, **facts)
+
+    bullpen.prepare(wait, team=TEAM)
+
+
+def begin(bullpen: Bullpen) -> dict[str, Any]:
+    scripted(bullpen, WORKS)
+    answer: dict[str, Any] = bullpen.read("run", "Analyse it", "--team", TEAM, "--detach")
+    return answer
+
+
+# -- hosting ---------------------------------------------------------------------------------------
+
+
+def test_a_detached_run_only_writes_rows_where_a_worker_is_there(bullpen: Bullpen) -> None:
+    go(bullpen)
+    with working(bullpen) as one:
+        answer = begin(bullpen)
+        assert answer["log"] is None
+        assert [host["worker"] for host in answer["hosts"]] == [one.id]
+        one.hear_all("taken", {"lead", "ana"})
+        ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
+        [listed] = bullpen.read("worker", "list")
+        assert (listed["id"], listed["state"], listed["used"], listed["free"]) == (one.id, "alive", 1, 15)
+        assert {member["name"] for member in listed["members"]} == {"lead", "ana"}
+        assert one.end() == 0
+    assert bullpen.read("worker", "list") == []
+
+
+def test_a_worker_that_is_told_to_leave_hands_its_members_on(bullpen: Bullpen) -> None:
+    with working(bullpen) as one:
+        begin(bullpen)
+        one.hear_all("taken", {"lead", "ana"})
+        with working(bullpen) as other:
+            one.process.send_signal(signal.SIGTERM)
+            other.hear_all("taken", {"lead", "ana"})
+            assert one.process.wait(BOUND_SECONDS) == 0
+            go(bullpen)
+            ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
+            assert other.end(signal.SIGINT) == 130
+
+
+def test_calls_under_way_may_end_and_a_second_signal_cuts_them_off(bullpen: Bullpen) -> None:
+    with working(bullpen, "--drain", "3600") as one:
+        begin(bullpen)
+        ask_team(bullpen, EventKind.TOOL_CALL_STARTED, tool="bash")
+        one.process.send_signal(signal.SIGTERM)
+        assert one.hear("left")["member"] == "lead", "who does nothing leaves at once"
+        one.process.send_signal(signal.SIGTERM)
+        assert one.hear("left")["member"] == "ana"
+        assert one.process.wait(BOUND_SECONDS) == 0
+    with working(bullpen, "--drain", "3600") as other:
+        ask_team(bullpen, EventKind.MEMBER_HOSTED, member="ana", worker=other.id)
+        go(bullpen)
+        ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
+    assert INTERRUPTED_TEXT in bullpen("log", "ana", "--team", TEAM).out
+
+
+def test_a_call_that_ends_while_its_worker_leaves_is_not_repeated(bullpen: Bullpen) -> None:
+    with working(bullpen, "--drain", "3600") as one:
+        begin(bullpen)
+        ask_team(bullpen, EventKind.TOOL_CALL_STARTED, tool="bash")
+        one.process.send_signal(signal.SIGTERM)
+        assert one.hear("left")["member"] == "lead"
+        go(bullpen)
+        assert one.hear("left")["member"] == "ana"
+        assert one.process.wait(BOUND_SECONDS) == 0
+    with working(bullpen):
+        ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
+    assert INTERRUPTED_TEXT not in bullpen("log", "ana", "--team", TEAM).out
+
+
+def test_whom_a_killed_worker_hosted_the_next_one_takes(bullpen: Bullpen) -> None:
+    with working(bullpen) as one:
+        begin(bullpen)
+        one.hear_all("taken", {"lead", "ana"})
+        one.end(signal.SIGKILL)
+        [listed] = bullpen.read("worker", "list")
+        assert (listed["id"], listed["state"]) == (one.id, "dead")
+    with working(bullpen) as other:
+        other.hear_all("taken", {"lead", "ana"})
+        go(bullpen)
+        ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
+        [first, second] = bullpen.read("worker", "list", "--all")
+        assert (first["state"], second["state"]) == ("died", "alive")
+
+
+# -- whom it takes ---------------------------------------------------------------------------------
+
+
+def test_a_worker_of_a_team_takes_nobody_of_another(bullpen: Bullpen) -> None:
+    scripted(bullpen, WORKS)
+    bullpen("task", "add", "something", "--team", "other")
+    bullpen("task", "add", "something", "--team", TEAM)
+    with working(bullpen, "--team", TEAM, "--workspace", ".") as one:
+        for team in ("other", TEAM):
+            bullpen("spawn", "bob", "--team", team)
+        assert one.hear("taken")["team"] == TEAM
+        states = {member["name"]: member["status"] for member in bullpen.read("team", "show", "other")["members"]}
+        assert states["bob"] == "wanted"
+
+
+def test_who_asks_for_a_label_is_taken_by_a_worker_that_has_it(bullpen: Bullpen) -> None:
+    scripted(bullpen, WORKS)
+    bullpen("task", "add", "something", "--team", TEAM)
+    with working(bullpen):
+        ran = bullpen("spawn", "bob", "--label", "gpu", "--label", "linux", "--team", TEAM)
+        assert "no worker has what it asks for (gpu,linux): `bullpen worker --labels gpu,linux` does" in ran.out
+        with working(bullpen, "--labels", "linux,gpu,fast", "--workspace", ".") as able:
+            assert able.hear("taken")["member"] == "bob"
+
+
+def test_where_a_team_works_must_be_known_to_the_worker(bullpen: Bullpen, tmp_path: Path) -> None:
+    """Else its members say so and end, and the worker hosts the others."""
+    scripted(bullpen, WORKS)
+    bullpen("task", "add", "something", "--team", TEAM)
+    with working(bullpen) as one:
+        bullpen("spawn", "bob", "--team", TEAM)
+        left = one.hear("left")
+        assert left["member"] == "bob"
+        assert "start its worker with --workspace DIR" in left["why"]
+    with working(bullpen, "--workspace", str(tmp_path)) as other:
+        bullpen("spawn", "bob", "--team", TEAM)
+        assert other.hear("taken")["member"] == "bob"
+
+
+# -- what is typed ---------------------------------------------------------------------------------
+
+
+def test_no_workers_are_said_to_be_none(bullpen: Bullpen) -> None:
+    assert bullpen("worker", "list").lines == [
+        "no workers: `bullpen worker` hosts members here, `bullpen run` those of its own team"
+    ]
+    assert not (bullpen.directory / ".bullpen").exists()
+
+
+def test_a_probe_tells_whether_a_worker_of_this_machine_lives(bullpen: Bullpen) -> None:
+    assert "no worker on" in bullpen.refused("worker", "check", code=1)
+    with working(bullpen) as one:
+        assert bullpen.read("worker", "check")["workers"] == [one.id]
+        one.end(signal.SIGKILL)
+        assert "no worker on" in bullpen.refused("worker", "check", code=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["stop"],
+            "worker has no 'stop': `bullpen worker` hosts, `bullpen worker list` shows which there are, "
+            "`bullpen worker check` whether one lives here",
+        ),
+        (["--slots", "0"], "--slots is a number from 1 on, not '0'"),
+        (["--lease", "0.1"], "--lease takes a number of at least 1, not '0.1'"),
+        (["--labels", "a b"], "'a b' is no label: letters, digits, '.', '_' and '-', such as gpu"),
+        (["--model", "nobody"], None),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(bullpen: Bullpen, words: list[str], line: str | None) -> None:
+    refused = bullpen.refused("worker", *words)
+    assert line is None or refused == line
+
+
+def test_a_worker_of_a_team_that_is_not_there_is_refused(bullpen: Bullpen) -> None:
+    assert "there is no team 'nobody'" in bullpen.refused("worker", "--team", "nobody")
