@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bench import claims, idle, machine, mail, page, plot, start, wake
+from bench import apart, claims, idle, machine, mail, page, plot, start, wake
 from bench.agents import crowd, makespan, prefix, turn
 from bench.figures import Section
 from bench.ground import Ground, is_there
-from bench.options import Options, parse
+from bench.machines import soak, takeover
+from bench.options import OUT, Options, parse
 from bench.page import PAGES, Page
 
 PLOT = "benchmarks.svg"
@@ -34,6 +35,9 @@ def _write(wanted: Page, ground: Ground, options: Options, stores: list[str]) ->
         print("\n" + section.text + "\n", flush=True)
         sections.append(section)
     text = page.render(wanted, facts, sections, missing=missing, plot=PLOT if "claims" in options.only else None)
+    if len(sections) < len(wanted.sections) and options.out == OUT:
+        print(f"{OUT / wanted.file} stays as it is: only a part of it was measured, see --out")
+        return
     (options.out / wanted.file).write_text(text, encoding="utf-8")
     print(f"{options.out / wanted.file} written after {time.monotonic() - began:.0f} s")
 
@@ -50,6 +54,10 @@ _SECTIONS: dict[str, Callable[[Ground, Options, list[str]], Section]] = {
     "wake": wake.measure,
     "idle": idle.measure,
     "start": start.measure,
+    "worktrees": apart.measure_worktrees,
+    "integration": apart.measure_integration,
+    "takeover": takeover.measure,
+    "soak": soak.measure,
     "makespan": makespan.measure,
     "turn": turn.measure,
     "prefix": prefix.measure,

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.page import PAGES, Page
 
 SECTIONS = tuple(section for page in PAGES.values() for section in page.sections)
+OUT = Path("docs")
 STORES = ("sqlite", "files", "postgresql")
 
 
@@ -85,7 +86,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--stores", default=",".join(STORES), help="which stores, with commas: %(default)s")
     parser.add_argument("--seconds-per-cell", type=float, help="how long each cell is measured, over all its rounds")
     parser.add_argument("--rounds", type=int, help="how often each number is measured, in turns")
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="where pages and plot go: %(default)s")
+    parser.add_argument("--out", type=Path, default=OUT, help="where pages and plot go: %(default)s")
     given = parser.parse_args(arguments)
     for name in given.pages:
         if name not in PAGES:

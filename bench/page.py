@@ -1,4 +1,4 @@
-"""The pages, one for the stores and one for the agents: a summary of the targets, then every section."""
+"""The pages, one for each subject: a summary of the targets, then every section."""
 
 from __future__ import annotations
 
@@ -31,8 +31,21 @@ model is the tests' protocol server in a process of its own, which checks every 
 do. CPU does not include that server, nor waiting; on a machine that is busy with other work even CPU time is longer,
 because caches and cores are shared, and everything that is measured by the clock is much longer."""
 
+_APART = """\
+# Benchmarks of working apart
+
+Written by `make bench BENCH_ARGS=apart`; do not edit. What isolation costs above what git itself costs."""
+
+_MACHINES = """\
+# Benchmarks across machines
+
+Written by `make bench BENCH_ARGS=machines`; do not edit. One PostgreSQL and several workers (`bullpen worker`), with
+scripted models. What the numbers mean for larger installations: [scaling](scaling.md)."""
+
 PAGES: Mapping[str, Page] = {
     "stores": Page(file="benchmarks.md", sections=("claims", "mail", "wake", "idle", "start"), opening=_STORES),
+    "apart": Page(file="benchmarks-apart.md", sections=("worktrees", "integration"), opening=_APART),
+    "machines": Page(file="benchmarks-machines.md", sections=("takeover", "soak"), opening=_MACHINES),
     "agents": Page(file="benchmarks-agents.md", sections=("makespan", "turn", "prefix", "crowd"), opening=_AGENTS),
 }
 

@@ -69,7 +69,9 @@ class MeteredStore:
 
 
 class MeteredProvider:
-    def __init__(self, provider: Provider, store: MeteredStore) -> None:
+    def __init__(self, provider: Provider, store: MeteredStore | None) -> None:
+        """Without a store, what verbs had cost is not noted with each request: that takes more memory than an idle
+        member."""
         self._provider = provider
         self._store = store
         self.model = provider.model
@@ -85,7 +87,7 @@ class MeteredProvider:
             cpu_after=0.0,
             began=time.monotonic(),
             ended=0.0,
-            verbs=dict(self._store.verbs),
+            verbs={} if self._store is None else dict(self._store.verbs),
         )
         reply = await self._provider.reply(request, on_text=on_text)
         self.asked.append(replace(asked, cpu_after=time.process_time(), ended=time.monotonic()))

@@ -87,7 +87,7 @@ class Troupe:
 
 
 @asynccontextmanager
-async def troupe(stage: Stage, jobs: list[Job], teammates: int) -> AsyncIterator[Troupe]:
+async def troupe(stage: Stage, jobs: list[Job], teammates: int, *, with_verbs: bool = False) -> AsyncIterator[Troupe]:
     settings = Settings.from_mapping(
         {
             "sandbox": {"kind": "local"},
@@ -100,7 +100,7 @@ async def troupe(stage: Stage, jobs: list[Job], teammates: int) -> AsyncIterator
     name = MODELS[stage.format]
     async with open_store(stage.url) as store:
         metered = MeteredStore(store)
-        provider = MeteredProvider(open_provider(name, environ=stage.environ), metered)
+        provider = MeteredProvider(open_provider(name, environ=stage.environ), metered if with_verbs else None)
         async with open_team(
             "bench",
             store=metered.as_store(),

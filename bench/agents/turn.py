@@ -54,7 +54,7 @@ def work(child: Child, stage: Stage, history: int) -> Cost:
 
 async def _work(stage: Stage, history: int) -> Cost:
     jobs = [Job(turns=(history + SPREAD) // 2 + 2)]
-    async with troupe(stage, jobs, 1) as it:
+    async with troupe(stage, jobs, 1, with_verbs=True) as it:
         await it.team.run(goal_of(1))
         [name] = names_of(1)
         turns = await it.team.store.list_turns(it.team.id, name)
