@@ -244,6 +244,22 @@ async def test_a_task_without_a_change_is_completed_without_the_queue(repository
     assert report.commits == 0
 
 
+async def test_what_a_check_leaves_behind_is_not_handed_in_as_work(repository: Path) -> None:
+    """Neither with a change of its own nor without one, nor what every Python leaves in a repository that ignores
+    nothing."""
+    script = {"lead": waiting, "ana": worker("echo made > made"), "ben": worker("python3 -m compileall -q code")}
+    write(repository, {"code/module.py": "NUMBER = 1\n"})
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "code")
+    async with apart(script, repository) as team:
+        for name in ("ana", "ben"):
+            await team.create_task(f"For {name}", role=name, check="date >> report")
+            await team.spawn(name, role=name)
+        assert (await team.run("Go.")).succeeded
+        assert [one.member for one in await team.store.list_submissions(team.id)] == ["ana"]
+    assert integrated(repository).keys() == {"a", "b", "made", "code/module.py"}
+
+
 async def test_the_check_of_the_whole_is_run_on_what_was_integrated(repository: Path) -> None:
     model = Recorder({"lead": waiting, "ana": worker("echo made > made")})
     async with apart(model, repository) as team:

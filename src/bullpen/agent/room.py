@@ -23,7 +23,7 @@ from bullpen.workspaces.clones import Clones
 from bullpen.workspaces.origin import LocalOrigin, Origin
 from bullpen.workspaces.remote import RemoteOrigin
 from bullpen.workspaces.worktree import OwnWorktree
-from bullpen.workspaces.worktrees import Enter, Made, Trees, Worktrees
+from bullpen.workspaces.worktrees import INTEGRATION, Enter, Made, Trees, Worktrees
 
 SETUP_SECONDS = 1800.0
 # So long who leaves may take to save what it has in work.
@@ -126,6 +126,11 @@ async def _save_in_time(worktree: OwnWorktree) -> bool:
 def _spec(
     house: House, settings: Settings, name: str, workspace: Path, private: Path, worktree: Path | None = None
 ) -> SandboxSpec:
+    environment = {name: os.environ[name] for name in settings.sandbox.env if name in os.environ}
+    if name == INTEGRATION:
+        # Python takes what it compiled for good if second and size of the source are the same: between two commits that
+        # are shown within a second, that would be the code of another commit.
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return SandboxSpec(
         member=name,
         workspace=workspace,
@@ -134,7 +139,7 @@ def _spec(
         hidden=house.hidden,
         readable=_paths(settings.sandbox.readable),
         writable=_paths(settings.sandbox.writable),
-        environment={name: os.environ[name] for name in settings.sandbox.env if name in os.environ},
+        environment=environment,
         network=settings.sandbox.network == "on",
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bullpen.domain.member import Member, MemberKind
 from bullpen.domain.submission import Submission, SubmissionState, Work
-from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.task import FINISHED, Task, TaskStatus
 from bullpen.errors import ToolError
 from bullpen.store import Store
 from bullpen.tool import ToolContext
@@ -26,7 +26,8 @@ async def gather_work(context: ToolContext, task_id: int, result: str) -> Work |
     if context.worktree is None:
         return None
     task = await context.store.get_task(context.team.id, task_id)
-    if task.submission is not None:
+    if task.submission is not None or task.status in FINISHED:
+        # Asked again after a kill: it was handed in then.
         return None
     if task.status is TaskStatus.IN_PROGRESS and task.owner and not task.is_owned_by(context.member.name):
         owner = await context.store.get_member(context.team.id, task.owner)
@@ -40,20 +41,22 @@ async def gather_work(context: ToolContext, task_id: int, result: str) -> Work |
 
 async def await_verdict(context: ToolContext, task: Task) -> Task:
     """The task as it is after integration. ToolError if it was refused: its owner goes on with it."""
-    if context.worktree is None or task.submission is None:
+    if context.worktree is None:
         return task
-    submission = await _ended(context, task.submission)
-    if submission is None:
-        return task
-    if submission.state is SubmissionState.REFUSED:
-        # What the newest trunk conflicts with is shown at once, where it can be resolved.
-        handed_in = await list_handed_in(context.store, context.member)
-        await context.worktree.catch_up(integrated=handed_in.integrated)
-        raise ToolError(f"#{task.id} was not integrated and is still yours: the message from system says why")
-    if submission.state is SubmissionState.INTEGRATED:
-        handed_in = await list_handed_in(context.store, context.member)
-        await context.worktree.begin_anew(integrated=frozenset({submission.commit}), queued=handed_in.queued)
-    return await context.store.get_task(context.team.id, task.id)
+    if task.submission is not None:
+        submission = await _ended(context, task.submission)
+        if submission is None:
+            return task
+        if submission.state is SubmissionState.REFUSED:
+            # What the newest trunk conflicts with is shown at once, where it can be resolved.
+            handed_in = await list_handed_in(context.store, context.member)
+            await context.worktree.catch_up(integrated=handed_in.integrated)
+            raise ToolError(f"#{task.id} was not integrated and is still yours: the message from system says why")
+        task = await context.store.get_task(context.team.id, task.id)
+    if task.status is TaskStatus.COMPLETED and task.is_owned_by(context.member.name):
+        # What its check left behind is nobody's work: it must not be handed in as such when the phase ends.
+        await start_anew(context, None)
+    return task
 
 
 async def _ended(context: ToolContext, number: int) -> Submission | None:

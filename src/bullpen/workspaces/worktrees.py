@@ -27,6 +27,9 @@ INTEGRATION = ".integration"
 ATTEMPTS = 5
 """Git reads what another one is just writing: of worktrees that are added at the same moment some fail (`failed to read
 …/commondir: Success`, one in a hundred was measured), whatever processes add them."""
+CACHES = ("__pycache__/", "*.pyc", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", "node_modules/", ".DS_Store")
+"""What tools leave behind wherever they run, and nobody hands in: a repository without a .gitignore is common, and what
+everybody's tests write would be in everybody's way."""
 READY = ".ready"
 """Beside them, where no member can write."""
 
@@ -178,7 +181,8 @@ async def add_worktree(git: Git, root: Path, start: str, env: Mapping[str, str] 
 
 
 async def excludes(git: Git, copied: Sequence[str] = ()) -> str:
-    """What the human's own git passes over, and what was copied: in the sandbox HOME is another."""
+    """What the human's own git passes over, and what was copied: in the sandbox HOME is another. Caches first, so that
+    a pattern of the human's can take them back."""
     found = await git.ask("config", "--type=path", "--get", "core.excludesFile")
     configured = found.text.strip() or os.path.join(
         os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", "ignore"
@@ -187,7 +191,7 @@ async def excludes(git: Git, copied: Sequence[str] = ()) -> str:
         theirs = Path(configured).read_text(errors="replace")
     except OSError:
         theirs = ""
-    return "\n".join([theirs, *(f"/{_escaped(name)}" for name in copied), ""])
+    return "\n".join([*CACHES, theirs, *(f"/{_escaped(name)}" for name in copied), ""])
 
 
 def own_directory(root: Path) -> Path | None:
