@@ -64,7 +64,7 @@ check: setup  ## Lint, formatting, types, architecture
 	@$(BIN)/lint-imports
 
 test: setup  ## Run the tests; PYTEST_ARGS='-k name' and PYTEST_WORKERS=0 to narrow down
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 bench: setup  ## Run the benchmarks; BENCH_ARGS are handed on
 	@$(BIN)/python -m bench $(BENCH_ARGS)

@@ -44,7 +44,7 @@ class Bullpen:
     entering: tuple[str, ...] = ()
     """What is put before the command."""
 
-    def __init__(self, directory: Path, pycache: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
         inherited = {
             key: value
@@ -58,7 +58,6 @@ class Bullpen:
             "TZ": "UTC",
             "LC_ALL": "C.UTF-8",
             "HOME": str(directory),
-            "PYTHONPYCACHEPREFIX": str(pycache),
         }
 
     @property
@@ -159,8 +158,8 @@ class Bullpen:
 class Elsewhere(Bullpen):
     """The command on a store that is not beside it."""
 
-    def __init__(self, directory: Path, pycache: Path, url: str) -> None:
-        super().__init__(directory, pycache)
+    def __init__(self, directory: Path, url: str) -> None:
+        super().__init__(directory)
         self.environment["BULLPEN_STORE"] = url
 
     @property
@@ -171,8 +170,8 @@ class Elsewhere(Bullpen):
 class There(Elsewhere):
     """The command on another machine, in a directory that all of them see."""
 
-    def __init__(self, directory: Path, pycache: Path, machine: Machine) -> None:
-        super().__init__(directory, pycache, machine.url)
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        super().__init__(directory, machine.url)
         self.environment |= machine.environment
         self.entering = machine.entering
 

@@ -10,22 +10,17 @@ from tests.acceptance.command import Bullpen, three_tasks
 from tests.support.company import WIRES, Wire
 
 
-@pytest.fixture(scope="session")
-def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pycache")
-
-
 @pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Bullpen:
+def used(tmp_path_factory: pytest.TempPathFactory) -> Bullpen:
     """A board with three tasks, for tests that change nothing."""
-    bullpen = Bullpen(tmp_path_factory.mktemp("used"), pycache)
+    bullpen = Bullpen(tmp_path_factory.mktemp("used"))
     bullpen.prepare(three_tasks)
     return bullpen
 
 
 @pytest.fixture
-def bullpen(tmp_path: Path, pycache: Path) -> Bullpen:
-    return Bullpen(tmp_path, pycache)
+def bullpen(tmp_path: Path) -> Bullpen:
+    return Bullpen(tmp_path)
 
 
 @pytest.fixture(params=WIRES, ids=lambda wire: f"{wire.format}-{'streamed' if wire.is_streamed else 'whole'}")

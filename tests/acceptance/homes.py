@@ -27,9 +27,9 @@ async def three_done(team: Team) -> None:
 
 
 class Home:
-    def __init__(self, directory: Path, pycache: Path, **files: Any) -> None:
+    def __init__(self, directory: Path, **files: Any) -> None:
         self.repository = make_repository(directory / "project", files.get("files"))
-        self.bullpen = Bullpen(self.repository, pycache)
+        self.bullpen = Bullpen(self.repository)
         self.bullpen.environment |= {"HOME": str(directory), "GIT_CONFIG_SYSTEM": "/dev/null"}
         (self.repository / ".bullpen").mkdir()
         (self.repository / ".bullpen" / ".gitignore").write_text("*\n")

@@ -18,8 +18,8 @@ from tests.support.repository import fingerprint
 
 
 @pytest.fixture
-def home(tmp_path: Path, pycache: Path) -> Home:
-    return Home(tmp_path, pycache)
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
 
 
 async def half_done(team: Team) -> None:
@@ -139,7 +139,7 @@ def test_a_deleted_team_and_a_moved_repository_are_applied_all_the_same(home: Ho
     moved = home.repository.with_name("moved")
     shutil.move(home.repository, moved)
     elsewhere = home.repository.parent
-    bullpen = Bullpen(moved, Path(home.bullpen.environment["PYTHONPYCACHEPREFIX"]))
+    bullpen = Bullpen(moved)
     bullpen.environment |= {"HOME": str(elsewhere), "BULLPEN_STORE": bullpen.store}
     assert "is not on this machine" in bullpen.refused("apply", "demo", cwd=elsewhere)
     assert "+ONE" in bullpen("diff", "demo").out

@@ -138,7 +138,7 @@ async def test_what_the_lead_says_is_shown_while_it_says_it_and_once_when_it_is_
     async with ProtocolServer(lambda heard: "It grows on the screen, word by word, to its end.") as server:
         server.inject(halt)
         # The libraries of models as they were compiled when they were installed: that takes long.
-        bullpen.environment |= {**server.environ, "PYTHONPYCACHEPREFIX": ""}
+        bullpen.environment |= server.environ
         (bullpen.directory / "bullpen.toml").write_text('model = "anthropic:claude-sonnet-5"\n' + FREE)
         with Tty(bullpen, "chat") as tty:
             await asyncio.to_thread(tty.until, "○ lead")

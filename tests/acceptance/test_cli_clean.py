@@ -19,8 +19,8 @@ from tests.support.repository import fingerprint
 
 
 @pytest.fixture
-def home(tmp_path: Path, pycache: Path) -> Home:
-    return Home(tmp_path, pycache)
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
 
 
 def worktree(home: Home, work: Work, name: str) -> Path:

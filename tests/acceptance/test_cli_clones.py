@@ -102,12 +102,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, pycache: Path, postgres_url: str) -> list[Elsewhere]:
+def machines(tmp_path: Path, postgres_url: str) -> list[Elsewhere]:
     """Two of them, each with a home and so a state directory of its own."""
     homes = [tmp_path / "one", tmp_path / "two"]
     for home in homes:
         home.mkdir()
-    return [Elsewhere(home, pycache, postgres_url) for home in homes]
+    return [Elsewhere(home, postgres_url) for home in homes]
 
 
 def clones_in(home: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -14,8 +13,8 @@ from tests.acceptance.plays import FINISHES, TEAM, play
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Bullpen:
-    bullpen = Bullpen(tmp_path_factory.mktemp("finished"), pycache)
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Bullpen:
+    bullpen = Bullpen(tmp_path_factory.mktemp("finished"))
     (bullpen.directory / "bullpen.toml").write_text("[budget]\nmax_tokens = 1_000_000\nmember.max_calls = 8\n")
     play(bullpen, FINISHES)
     return bullpen

@@ -55,16 +55,16 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Played:
-    return play_once(tmp_path_factory.getbasetemp(), "played", pycache)
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return play_once(tmp_path_factory.getbasetemp(), "played")
 
 
 @pytest.fixture(scope="module")
-def survived(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Played:
-    return play_once(tmp_path_factory.getbasetemp(), "survived", pycache, "--chaos")
+def survived(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return play_once(tmp_path_factory.getbasetemp(), "survived", "--chaos")
 
 
-def play_once(base: Path, name: str, pycache: Path, *words: str) -> Played:
+def play_once(base: Path, name: str, *words: str) -> Played:
     """Whichever process of the tests comes first plays it for all of them."""
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     folder.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ def play_once(base: Path, name: str, pycache: Path, *words: str) -> Played:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not printed.exists():
-            ran = Bullpen(folder, pycache)("demo", "--json", "--keep", "result", *AT_ONCE, *words)
+            ran = Bullpen(folder)("demo", "--json", "--keep", "result", *AT_ONCE, *words)
             assert ran.err == ""
             printed.write_text(ran.out)
     return Played.of(printed.read_text(), folder / "result")

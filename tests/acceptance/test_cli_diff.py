@@ -13,9 +13,9 @@ from tests.support.repositories import git
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Home:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Three tasks integrated, for tests that change nothing; ben has something in work."""
-    home = Home(tmp_path_factory.mktemp("home"), pycache)
+    home = Home(tmp_path_factory.mktemp("home"))
     work = home.begin(three_done)
     work.commit({"a.txt": "ONE\ntwo\nthree\n"}, task=1)
     second = work.commit({"ü b/new file.txt": "new\n", "bin": b"\0\1\2"}, task=2, member="ben")
@@ -94,8 +94,8 @@ def test_what_does_not_exist_is_said(home: Home) -> None:
     assert "there is no team 'other'" in home.bullpen.refused("diff", "other")
 
 
-def test_a_deleted_team_can_still_be_looked_at(tmp_path: Path, pycache: Path) -> None:
-    home = Home(tmp_path, pycache)
+def test_a_deleted_team_can_still_be_looked_at(tmp_path: Path) -> None:
+    home = Home(tmp_path)
     work = home.begin()
     assert home.bullpen("diff").err == "bullpen: nothing is integrated on bullpen/demo yet\n"
     work.commit({"c.txt": "c\n"}, task=1)
@@ -112,8 +112,8 @@ def test_a_team_without_a_trunk_says_where_it_worked(bullpen: Bullpen) -> None:
     assert bullpen.refused("diff") == "team default worked in /somewhere itself: `git diff` shows it there"
 
 
-def test_a_branch_that_is_gone_or_another_teams_is_not_mistaken(tmp_path: Path, pycache: Path) -> None:
-    home = Home(tmp_path, pycache)
+def test_a_branch_that_is_gone_or_another_teams_is_not_mistaken(tmp_path: Path) -> None:
+    home = Home(tmp_path)
     work = home.begin()
     git(home.repository, "update-ref", "-d", work.trunk.ref)
     assert "the branch bullpen/demo is gone" in home.bullpen.refused("diff")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -16,8 +15,8 @@ from tests.acceptance.plays import FINISHES, TEAM, at_work, play
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Bullpen:
-    bullpen = Bullpen(tmp_path_factory.mktemp("finished"), pycache)
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Bullpen:
+    bullpen = Bullpen(tmp_path_factory.mktemp("finished"))
     play(bullpen, FINISHES)
     return bullpen
 

@@ -36,10 +36,8 @@ def dump_and_restore(database: Deployed) -> None:
     database.ask("UPDATE bullpen.worker SET boot_id = 'another', lease_seconds = 1", database=RESTORED)
 
 
-def test_a_dump_of_a_team_at_work_is_restored_and_resume_goes_on(
-    database: Deployed, tmp_path: Path, pycache: Path
-) -> None:
-    bullpen = Elsewhere(tmp_path, pycache, database.worker)
+def test_a_dump_of_a_team_at_work_is_restored_and_resume_goes_on(database: Deployed, tmp_path: Path) -> None:
+    bullpen = Elsewhere(tmp_path, database.worker)
     bullpen("migrate", BULLPEN_STORE=database.owner)
     with at_work(bullpen):
         dump_and_restore(database)

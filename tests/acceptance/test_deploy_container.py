@@ -48,14 +48,14 @@ def test_it_runs_as_nobody_who_may_do_anything_with_the_programs_that_members_ne
 @pytest.mark.skipif(not can_unshare(), reason="no process id namespaces here")
 @pytest.mark.parametrize("has_init", [True, False], ids=["with tini", "without"])
 def test_the_entrypoint_as_process_1_hosts_and_leaves_at_sigterm(
-    tmp_path: Path, pycache: Path, postgres_url: str, has_init: bool
+    tmp_path: Path, postgres_url: str, has_init: bool
 ) -> None:
     """Without tini, too: whoever runs the image with another entrypoint must not have to wait for SIGKILL."""
     words = Containerfile.read().entrypoint
     assert words[:3] == ["tini", "--", "bullpen"]
     if has_init and shutil.which("tini") is None:
         pytest.skip("tini is not installed")
-    bullpen = Elsewhere(tmp_path, pycache, postgres_url)
+    bullpen = Elsewhere(tmp_path, postgres_url)
     entrypoint = [*(words[:2] if has_init else ()), *COMMAND, *words[3:], "--json"]
     process = subprocess.Popen(
         [*UNSHARE, *entrypoint], cwd=tmp_path, env=bullpen.environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL

@@ -38,11 +38,9 @@ def test_systemd_waits_longer_than_the_worker_drains_and_leaves_the_commands_of_
     assert not SPOILS_BUBBLEWRAP & unit.settings.keys()
 
 
-def test_the_command_of_the_unit_hosts_and_leaves_at_its_signal(
-    tmp_path: Path, pycache: Path, postgres_url: str
-) -> None:
+def test_the_command_of_the_unit_hosts_and_leaves_at_its_signal(tmp_path: Path, postgres_url: str) -> None:
     unit, options = Unit.read(), {"WORKER_OPTIONS": "--slots 3 --labels gpu,linux --json"}
-    bullpen = Elsewhere(tmp_path, pycache, postgres_url)
+    bullpen = Elsewhere(tmp_path, postgres_url)
     program, *words = unit.command(options)
     assert Path(program).name == Path(COMMAND[0]).name
     process = bullpen.start(*words, XDG_STATE_HOME=str(tmp_path / "state"))
@@ -61,8 +59,8 @@ def test_the_command_of_the_unit_hosts_and_leaves_at_its_signal(
     assert left["state"] == "left"
 
 
-def test_what_makes_no_sense_is_not_started_again(tmp_path: Path, pycache: Path, postgres_url: str) -> None:
+def test_what_makes_no_sense_is_not_started_again(tmp_path: Path, postgres_url: str) -> None:
     unit, options = Unit.read(), {"WORKER_OPTIONS": "--slots none"}
-    bullpen = Elsewhere(tmp_path, pycache, postgres_url)
+    bullpen = Elsewhere(tmp_path, postgres_url)
     code = int(unit.get("RestartPreventExitStatus"))
     assert "--slots is a number" in bullpen.refused(*unit.command(options)[1:], code=code)

@@ -45,11 +45,11 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Release
 
 
 def test_a_step_that_adds_is_taken_beside_older_workers_and_any_other_only_after_them(
-    database: Deployed, tmp_path: Path, pycache: Path, release: Release
+    database: Deployed, tmp_path: Path, release: Release
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    bullpen = Elsewhere(home, pycache, database.worker)
+    bullpen = Elsewhere(home, database.worker)
     bullpen("migrate", BULLPEN_STORE=database.owner)
     with at_work(bullpen) as older:
         release("1.99", f"{ADDS}CREATE TABLE later (id bigint);\n")

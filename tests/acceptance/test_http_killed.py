@@ -39,8 +39,6 @@ def whole(request: pytest.FixtureRequest) -> Wire:
 @pytest.fixture
 def project(bullpen: Bullpen) -> Bullpen:
     (bullpen.directory / "bullpen.toml").write_text(SETTINGS)
-    # The libraries of providers are large: they are compiled where they are installed, not anew for these tests.
-    del bullpen.environment["PYTHONPYCACHEPREFIX"]
     return bullpen
 
 

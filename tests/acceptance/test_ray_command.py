@@ -55,8 +55,8 @@ SECRET = "sk-only-for-the-workers-0123456789"
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, pycache: Path, postgres_url: str) -> Elsewhere:
-    bullpen = Elsewhere(tmp_path, pycache, postgres_url)
+def elsewhere(tmp_path: Path, postgres_url: str) -> Elsewhere:
+    bullpen = Elsewhere(tmp_path, postgres_url)
     (tmp_path / "script.toml").write_text(script([Job(subject="one"), Job(subject="two")], ("ana", "ben")))
     (tmp_path / "bullpen.toml").write_text(f'model = "scripted:{tmp_path}/script.toml"\n' + FREE)
     return bullpen

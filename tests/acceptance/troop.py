@@ -176,9 +176,7 @@ async def troop(hub: Hub, names: str, play: Play, project: Path, *words: str) ->
         for name, machine in machines.items():
             listener = machine.listen()
             await stack.enter_async_context(server.listening_on(listener))
-            commands[name] = There(project, project, machine)
-            # The libraries of providers are large: they are compiled where they are installed, not anew here.
-            del commands[name].environment["PYTHONPYCACHEPREFIX"]
+            commands[name] = There(project, machine)
             commands[name].environment |= environ_for(listener.getsockname()[1], name)
         made = Troop(project, machines, commands, server, store, words)
         stack.callback(made.close)

@@ -252,7 +252,7 @@ async def test_migrate_the_app_from_rest_to_graphql_from_team_create_to_team_del
     )
     end = seeing("All tasks are finished", call("TeamDelete", name="rest-to-graphql"))
     model = Recorder({"lead": [split, "The team is at work.", end, "Migration complete."], "*": diligent})
-    # The first of them begins when the lead has ended its turn: what wakes it comes after that, however busy the machine.
+    # The first begins when the lead has ended its turn: what wakes it comes after that, however busy the machine is.
     analyst = model.hold("analyst", 1)
     async with troupe(model, tmp_path, store=store_url) as team:
         run = asyncio.create_task(play(team, "Migrate the app from REST to GraphQL"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -20,6 +20,15 @@ from bullpen.stores.postgresql.pool import Pool
 from bullpen.stores.postgresql.wire import Lost, Wire
 from tests.support.stores import create_team, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask
+
+
+@pytest.fixture(autouse=True)
+def without_what_was_there_before() -> Iterator[None]:
+    """Hundreds of times all objects are looked through: only those that are made from here on."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Interrupted:
