@@ -24,6 +24,7 @@ from tests.acceptance.troop import Troop, freeze, thaw, troop
 from tests.support.cast import Play, layered
 from tests.support.invariants import Past
 from tests.support.machines import Hub, namespace_hub, open_hub, relay_hub, why_no_namespaces
+from tests.support.sandboxes import Token, is_alive
 
 PLAY = Play(jobs=layered(9, 3), teammates=("ana", "ben", "cy"), command_seconds=0.3, signs=True)
 LEASE_SECONDS = 5
@@ -123,6 +124,21 @@ async def test_a_worker_that_is_cut_off_stops_before_others_go_on_and_comes_back
         await until_back(crew, place)
         past = await crew.check()
     assert member in taken_over(past, cut_off)
+
+
+async def test_what_runs_for_members_of_a_cut_off_worker_is_ended_before_others_go_on(
+    each_hub: Hub, tmp_path: Path, token: Token
+) -> None:
+    play = Play(jobs=layered(1, 1), teammates=("ana",), command_seconds=int(token.seconds), writes_mail=False)
+    async with troop(each_hub, "ab", play, tmp_path, "--slots", "3", "--lease", str(LEASE_SECONDS)) as crew:
+        await crew.start("a", "b")
+        await crew.begin()
+        [command] = await token.until(1)
+        place = await crew.place_of("ana")
+        cut_off = crew.workers[place].id
+        crew.machines[place].cut()
+        await crew.until(lambda event: event.kind == EventKind.WORKER_LAPSED and event.data["worker"] == cut_off)
+        assert not is_alive(command)
 
 
 async def until_back(crew: Troop, place: str) -> None:

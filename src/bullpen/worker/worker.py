@@ -156,11 +156,15 @@ class Worker:
             losing = asyncio.create_task(self._host.lost.wait())
             try:
                 await asyncio.wait({hosting, losing}, return_when=asyncio.FIRST_COMPLETED)
+                # Taken for dead: nothing of what runs here may act again, and now, before others go on with them.
+                # Whatever else ends may wait for the connection.
+                hosting.cancel()
+                logger.warning("worker %s has lost its lease: its members stop here", self._host.worker.id)
+                await self._stop_all()
             finally:
                 await _end(hosting)
                 await _end(losing)
-            # Taken for dead: nothing of what runs here may act again. It enters anew, as another worker.
-            logger.warning("worker %s has lost its lease: its members stop here", self._host.worker.id)
+            # It enters anew, as another worker.
             await self._stop_all()
             await self._host.__aexit__()
             self._host = await self._enter_again()

@@ -58,6 +58,7 @@ class Switchboard:
         self._is_open = False
         self._wire: Wire | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
         self._one_asks = asyncio.Lock()
         self._seen_held: dict[str, datetime] = {}
@@ -74,11 +75,20 @@ class Switchboard:
                 await self._ask(f'LISTEN "{channel}"')
 
     async def unlisten(self, channel: str) -> None:
+        """The server is told later: whoever leaves because it is cut off from it must not wait for its answer."""
         self._channels[channel] -= 1
         if self._channels[channel] <= 0:
             del self._channels[channel]
-            with suppress(StoreUnavailable):
-                await self._ask(f'UNLISTEN "{channel}"')
+            leaving = asyncio.create_task(self._leave(channel))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, channel: str) -> None:
+        async with self._one_asks:
+            if channel not in self._channels:
+                # Else somebody listens to it again by now.
+                with suppress(StoreUnavailable):
+                    await self._ask_next(f'UNLISTEN "{channel}"')
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -133,11 +143,13 @@ class Switchboard:
     async def close(self) -> None:
         self._is_open = False
         keeper, self._keeper = self._keeper, None
+        ending = self._leaving | ({keeper} if keeper is not None else set())
         try:
-            if keeper is not None:
-                keeper.cancel()
-                # Not awaited itself: a cancellation of ours must not be taken for its own.
-                await asyncio.wait({keeper})
+            for task in ending:
+                task.cancel()
+            if ending:
+                # Not awaited themselves: a cancellation of ours must not be taken for theirs.
+                await asyncio.wait(ending)
         finally:
             self._drop_wire()
 
@@ -150,15 +162,19 @@ class Switchboard:
 
     async def _ask(self, sql: str, /, **parameters: Any) -> list[Row]:
         async with self._one_asks:
-            wire = self._wire
-            if wire is None:
-                raise StoreUnavailable("the connection to PostgreSQL is being opened again; try again")
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS):
-                    return await wire.ask(sql, **parameters)
-            except (Lost, TimeoutError, psycopg.Error) as error:
-                self._lost.set()
-                raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
+            return await self._ask_next(sql, **parameters)
+
+    async def _ask_next(self, sql: str, /, **parameters: Any) -> list[Row]:
+        """`_one_asks` is held. On a connection that is lost nobody waits: who keeps it is next."""
+        wire = self._wire
+        if wire is None or self._lost.is_set():
+            raise StoreUnavailable("the connection to PostgreSQL is being opened again; try again")
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await wire.ask(sql, **parameters)
+        except (Lost, TimeoutError, psycopg.Error) as error:
+            self._lost.set()
+            raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
 
     async def _keep(self) -> None:
         while True:
