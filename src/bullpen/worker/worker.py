@@ -23,6 +23,7 @@ from bullpen.worker.host import LEASE_SECONDS, Host
 from bullpen.worker.integrator import Integrator
 from bullpen.worker.opening import open_agent
 from bullpen.worker.sweeping import sweep
+from bullpen.worker.thrift import give_memory_back
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Worker:
         self._hosting = asyncio.create_task(self._run())
         self._integrating = asyncio.create_task(self._integrate())
         self._sweeping = asyncio.create_task(sweep(self.house, self.id, team_id=self._team_id))
+        self._saving = asyncio.create_task(give_memory_back(lambda: self.is_busy))
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -92,6 +94,7 @@ class Worker:
         await self._rest()
         await _end(self._integrating)
         await _end(self._sweeping)
+        await _end(self._saving)
         await self._host.__aexit__()
         await self._background.aclose()
         await self.house.models.aclose()

@@ -31,9 +31,12 @@ def to_json(value: Any) -> str:
     return "".join(_write_json(value, 0)) if _write_json else _ENCODER.encode(value)
 
 
-def _json_reader(hint: Any) -> Callable[[str], Any]:
-    build = decoder(hint)
-    if typing.get_origin(hint) is tuple:
+def _json_reader(column: Column) -> Callable[[str], Any]:
+    build = decoder(column.hint)
+    if column.name == "settings":
+        # A team's row changes with each new task, its settings hardly ever, and every member here holds them.
+        return lru_cache(maxsize=64)(lambda text: build(json.loads(text)))
+    if typing.get_origin(column.hint) is tuple:
         return lambda text: () if text == "[]" else build(json.loads(text))
     # A new one for each row: somebody could write into it.
     return lambda text: build({} if text == "{}" else json.loads(text))
@@ -131,7 +134,7 @@ class Dialect:
         return make(values)
 
     # The same rows come again and again as they were: who writes, whom to, and the team.
-    @lru_cache(maxsize=1024)  # noqa: B019 - a dialect lives as long as the process
+    @lru_cache(maxsize=512)  # noqa: B019 - a dialect lives as long as the process
     def known_member(self, row: tuple[Any, ...]) -> Member:
         member: Member = self.record(MEMBER, row)
         return member
@@ -229,7 +232,7 @@ class SqliteDialect(Dialect):
             case "enum":
                 return _enum_reader(column.hint)
             case "json":
-                return _json_reader(column.hint)
+                return _json_reader(column)
         return None
 
     def moment(self, value: datetime) -> str:
@@ -272,7 +275,7 @@ class PostgresDialect(Dialect):
             case "enum":
                 return _enum_reader(column.hint)
             case "json":
-                return _json_reader(column.hint)
+                return _json_reader(column)
         return None
 
     def moment(self, value: datetime) -> datetime:
