@@ -35,8 +35,8 @@ class Theatre:
     chance: random.Random
     pasts: list[Past] = field(default_factory=list)
 
-    async def run(self, url: str | None, *, processes: int = 1) -> None:
-        while self.deaths < KILLS or not self.interrupted:
+    async def run(self, url: str | None, *, processes: int = 1, kills: int = KILLS) -> None:
+        while self.deaths < kills or not self.interrupted:
             workspace = self.folder / f"stage{len(self.pasts)}"
             workspace.mkdir()
             place = url or f"sqlite:///{workspace}/state/bullpen.db"
@@ -71,7 +71,7 @@ async def test_a_team_on_postgresql_survives_a_hundred_kills(theatre: Theatre, p
     await theatre.run(postgres_url)
 
 
-async def test_a_team_of_two_workers_survives_a_hundred_kills_of_one_or_the_other(
+async def test_a_team_of_two_workers_survives_fifty_kills_of_one_or_the_other(
     theatre: Theatre, postgres_url: str
 ) -> None:
-    await theatre.run(postgres_url, processes=2)
+    await theatre.run(postgres_url, processes=2, kills=50)
