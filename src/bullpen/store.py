@@ -204,8 +204,11 @@ class Store(Protocol):
         """
         ...
 
-    async def host_members(self, worker_id: int, *, team_id: int | None = None, limit: int = 1) -> list[Member]:
-        """As many at once, in one transaction: a crowd is hosted at the price of a few."""
+    async def host_members(
+        self, worker_id: int, *, team_id: int | None = None, except_teams: Sequence[int] = (), limit: int = 1
+    ) -> list[Member]:
+        """As many at once, in one transaction: a crowd is hosted at the price of a few. Nobody of `except_teams`, which
+        this worker leaves to others: they stay wanted."""
         ...
 
     async def want_member(self, by: MemberRef, name: str, *, operation_id: str | None = None) -> Member:
@@ -410,8 +413,11 @@ class Store(Protocol):
         """
         ...
 
-    async def take_submission(self, worker_id: int, *, team_id: int | None = None) -> Submission | None:
-        """Take the oldest queued submission (of that team) to integrate it, of a team that has none taken.
+    async def take_submission(
+        self, worker_id: int, *, team_id: int | None = None, except_teams: Sequence[int] = ()
+    ) -> Submission | None:
+        """Take the oldest queued submission (of that team) to integrate it, of a team that has none taken. Nothing of
+        `except_teams`, which this worker leaves to others.
 
         One winner however many workers try, and of each team one at a time. None if there is none, or this worker
         hosts nobody. LeaseLost if it was lapsed. When a worker ends, what it had taken is queued again.
@@ -448,6 +454,11 @@ class Store(Protocol):
         """It does not go in: `why` is sent to who made it, and wakes it. Its task stays its owner's; if that one is at
         rest for good, it returns to the board with `why` as the hand-over note. LeaseLost and Conflict as by
         `accept_submission`; refusing what is refused returns it."""
+        ...
+
+    async def release_submission(self, worker_id: int, team_id: int, submission_id: int, why: str) -> Submission:
+        """This worker cannot integrate it: it is queued again, in its old place, and rings for others; in a deleted
+        team it is withdrawn. LeaseLost and Conflict as by `accept_submission`; releasing what is queued returns it."""
         ...
 
     async def get_submission(self, team_id: int, submission_id: int) -> Submission: ...

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import Autonomy, MemberKind, MemberStatus
+from bullpen.domain.member import USER, Autonomy, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind, RequestStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import Conflict, LeaseLost, NotAllowed, NotFound, UsageError
@@ -677,3 +677,16 @@ async def test_a_crowd_is_hosted_at_once_but_not_beyond_the_slots(board: Board) 
     assert [member.name for member in await store.host_members((await store.register_worker(slots=9)).id, limit=1)] == [
         "m3"
     ]
+
+
+async def test_nobody_is_hosted_of_teams_that_a_worker_leaves_to_others(board: Board) -> None:
+    store = board.store
+    other = await store.create_team("other")
+    worker = await store.register_worker(slots=9)
+    await store.spawn_member(board.user, "ana")
+    await store.spawn_member(MemberRef(other.id, USER, 0), "ben")
+    assert await store.host_members(worker.id, team_id=board.id, except_teams=[board.id]) == []
+    assert await store.host_members(worker.id, except_teams=[other.id, board.id], limit=4) == []
+    assert [member.name for member in await store.host_members(worker.id, except_teams=[board.id], limit=4)] == ["ben"]
+    assert (await board.member("ana")).status is MemberStatus.WANTED
+    assert [member.name for member in await store.host_members(worker.id, limit=4)] == ["ana"]

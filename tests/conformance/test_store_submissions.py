@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import MemberRef, Worker
+from bullpen.domain.member import USER, MemberRef, Worker
 from bullpen.domain.submission import Submission, SubmissionState, Work
 from bullpen.domain.task import Task, TaskStatus
+from bullpen.errors import Conflict, LeaseLost
 from tests.conformance.board import BOUND_SECONDS, Board
 
 BASE, MADE, TRUNK = ("0" * 40, "a" * 40, "b" * 40)
@@ -79,3 +82,55 @@ async def test_the_bell_rings_when_work_is_queued_and_when_its_team_has_none_tak
         refused = await board.store.refuse_submission(board.worker.id, board.id, submission.id, "a conflict in x.py")
         assert await bell.wait(BOUND_SECONDS)
     assert (refused.state, refused.note) == (SubmissionState.REFUSED, "a conflict in x.py")
+
+
+# -- who cannot, leaves it to others ------------------------------------------------------------------------------
+
+
+async def test_what_a_worker_cannot_integrate_is_queued_again_in_its_place_and_rings(board: Board) -> None:
+    first = await board.store.submit_work(board.lead, WORK, result="first")
+    await board.store.submit_work(board.lead, WORK, result="second")
+    other = await board.store.register_worker(slots=1)
+    await taken(board)
+    async with board.store.listen_submissions() as bell, board.recording() as seen:
+        bell.clear()
+        released = await board.store.release_submission(board.worker.id, board.id, first.id, "no such directory")
+        assert await bell.wait(BOUND_SECONDS)
+    assert (released.state, released.worker_id) == (SubmissionState.QUEUED, None)
+    [event] = [event for event in seen if event.kind == EventKind.WORK_RELEASED]
+    assert (event.data["worker"], event.data["why"]) == (board.worker.id, "no such directory")
+    again = await board.store.release_submission(board.worker.id, board.id, first.id, "no such directory")
+    assert again == released, "it is there already"
+    assert (await taken(board, other)).id == first.id, "nothing has overtaken it"
+
+
+async def test_only_who_has_taken_a_submission_releases_it_and_only_while_it_is_open(board: Board) -> None:
+    other = await board.store.register_worker(slots=1)
+    await board.store.submit_work(board.lead, WORK)
+    submission = await taken(board)
+    with pytest.raises(LeaseLost):
+        await board.store.release_submission(other.id, board.id, submission.id, "not mine")
+    await board.store.accept_submission(board.worker.id, board.id, submission.id, TRUNK)
+    with pytest.raises(Conflict):
+        await board.store.release_submission(board.worker.id, board.id, submission.id, "too late")
+
+
+async def test_a_release_in_a_deleted_team_withdraws_what_nobody_is_to_integrate(board: Board) -> None:
+    await board.store.submit_work(board.lead, WORK)
+    submission = await taken(board)
+    await board.store.delete_team(board.lead)
+    released = await board.store.release_submission(board.worker.id, board.id, submission.id, "no such directory")
+    assert released.state is SubmissionState.WITHDRAWN
+
+
+async def test_nothing_is_taken_of_teams_that_a_worker_leaves_to_others(board: Board) -> None:
+    store = board.store
+    other = await store.create_team("other")
+    await store.submit_work(board.lead, WORK)
+    await store.submit_work(MemberRef(other.id, USER, 0), WORK)
+    assert await store.take_submission(board.worker.id, team_id=board.id, except_teams=[board.id]) is None
+    found = await store.take_submission(board.worker.id, except_teams=[board.id])
+    assert found is not None
+    assert found.team_id == other.id
+    assert await store.take_submission(board.worker.id, except_teams=[other.id, board.id]) is None
+    assert (await taken(board)).team_id == board.id

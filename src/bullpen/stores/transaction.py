@@ -165,9 +165,16 @@ class Transaction(Protocol):
         ...
 
     async def list_wanted(
-        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+        self,
+        team_id: int | None,
+        *,
+        except_teams: Sequence[int],
+        leads_only: bool,
+        labels: Sequence[str],
+        limit: int,
     ) -> list[Member]:
-        """The longest wanted of live teams who ask for none but these labels, locked, passing over locked ones."""
+        """The longest wanted of that team, or of all live ones but some, who ask for none but these labels; locked,
+        passing over locked ones."""
         ...
 
     async def has_wanted(self) -> bool: ...
@@ -272,9 +279,9 @@ class Transaction(Protocol):
         """The last number of the team + 1, which locks the team."""
         ...
 
-    async def find_queued(self, team_id: int | None) -> Submission | None:
-        """The first of that team, or the longest waiting of any live one, among teams that have none taken; not locked.
-        No scan: the cost does not grow with what is integrated."""
+    async def find_queued(self, team_id: int | None, except_teams: Sequence[int] = ()) -> Submission | None:
+        """The first of that team, or the longest waiting of all live ones but some, among teams that have none taken;
+        not locked. No scan: the cost does not grow with what is integrated."""
         ...
 
     async def list_submissions(self, team_id: int, open_only: bool) -> list[Submission]:

@@ -283,12 +283,20 @@ class FilesTransaction:
         return [member for member in found if member is not None]
 
     async def list_wanted(
-        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+        self,
+        team_id: int | None,
+        *,
+        except_teams: Sequence[int],
+        leads_only: bool,
+        labels: Sequence[str],
+        limit: int,
     ) -> list[Member]:
         wanted = [
             member
             for member in self._wanted(team_id)
-            if (member.kind is MemberKind.LEAD or not leads_only) and set(member.labels) <= set(labels)
+            if member.team_id not in except_teams
+            and (member.kind is MemberKind.LEAD or not leads_only)
+            and set(member.labels) <= set(labels)
         ]
         return sorted(wanted, key=lambda member: (member.status_at, member.team_id, member.key))[:limit]
 
@@ -513,8 +521,9 @@ class FilesTransaction:
         if still != file.open_submissions:
             self.save(replace(file, open_submissions=still))
 
-    async def find_queued(self, team_id: int | None) -> Submission | None:
-        first = [queue[0] for file in self._live_files(team_id) if (queue := self._queue(file))]
+    async def find_queued(self, team_id: int | None, except_teams: Sequence[int] = ()) -> Submission | None:
+        files = (file for file in self._live_files(team_id) if file.team.id not in except_teams)
+        first = [queue[0] for file in files if (queue := self._queue(file))]
         return min(first, key=lambda one: (one.submitted_at, one.team_id), default=None)
 
     def _queue(self, file: TeamFile) -> list[Submission]:

@@ -450,13 +450,22 @@ class PostgresTransaction(SqlTransaction):
         return found
 
     async def list_wanted(
-        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+        self,
+        team_id: int | None,
+        *,
+        except_teams: Sequence[int],
+        leads_only: bool,
+        labels: Sequence[str],
+        limit: int,
     ) -> list[Member]:
-        found = await super().list_wanted(team_id, leads_only=leads_only, labels=labels, limit=limit)
+        found = await super().list_wanted(
+            team_id, except_teams=except_teams, leads_only=leads_only, labels=labels, limit=limit
+        )
         if not found and self._may_look_again:
             place = statements.WAIT_FOR_WANTED if team_id is None else statements.WAIT_FOR_WANTED_OF_TEAM
             parameters = {
                 "team_id": team_id,
+                "except_teams": DIALECT.json(tuple(except_teams)),
                 "leads_only": int(leads_only),
                 "labels": DIALECT.json(tuple(labels)),
                 "limit": 1,

@@ -71,6 +71,8 @@ class Dialect:
     no_limit: int | None
     labels_allowed: str
     """Is every label of the member one of `:labels`?"""
+    team_excepted: str
+    """Is the row's team one of `:except_teams`?"""
     transaction_id: str
     """What the fence asks for beside the row, where a lost COMMIT has to be asked after."""
 
@@ -189,6 +191,7 @@ class Dialect:
             skip_locked=self.skip_locked,
             true=self.true,
             labels_allowed=self.labels_allowed,
+            team_excepted=self.team_excepted,
             transaction_id=self.transaction_id,
         )
 
@@ -212,6 +215,7 @@ class SqliteDialect(Dialect):
         "NOT EXISTS (SELECT 1 FROM json_each(member.labels) wish"
         " WHERE wish.value NOT IN (SELECT value FROM json_each(:labels)))"
     )
+    team_excepted = "team_id IN (SELECT value FROM json_each(:except_teams))"
     transaction_id = "NULL"
 
     def writer(self, column: Column) -> Callable[[Any], Any] | None:
@@ -264,6 +268,7 @@ class PostgresDialect(Dialect):
     true = "true"
     no_limit = None
     labels_allowed = "member.labels::jsonb <@ :labels::jsonb"
+    team_excepted = ":except_teams::jsonb @> to_jsonb(team_id)"
     transaction_id = "pg_current_xact_id()::text"
 
     def writer(self, column: Column) -> Callable[[Any], Any] | None:

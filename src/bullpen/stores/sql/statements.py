@@ -41,7 +41,7 @@ LIST_MEMBERS_OF = "SELECT {member_columns} FROM member WHERE worker_id = :worker
 LIST_WANTED = """
     SELECT {member_columns} FROM member
     WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0) AND (labels = '[]' OR {labels_allowed})
-      AND member.team_id IN (SELECT id FROM team WHERE deleted_at IS NULL)
+      AND member.team_id IN (SELECT id FROM team WHERE deleted_at IS NULL) AND NOT {team_excepted}
     ORDER BY status_at, member.team_id, name_key LIMIT :limit {skip_locked}
 """
 
@@ -350,7 +350,7 @@ _HAS_NONE_TAKEN = """
 
 FIND_QUEUED = f"""
     SELECT {{submission_columns}} FROM submission
-    WHERE state = 'queued' {_HAS_NONE_TAKEN}
+    WHERE state = 'queued' AND NOT {{team_excepted}} {_HAS_NONE_TAKEN}
     ORDER BY submitted_at, team_id, id LIMIT 1
 """
 

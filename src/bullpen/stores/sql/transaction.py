@@ -189,11 +189,18 @@ class SqlTransaction:
         return [member for member in found if member is not None]
 
     async def list_wanted(
-        self, team_id: int | None, *, leads_only: bool, labels: Sequence[str], limit: int
+        self,
+        team_id: int | None,
+        *,
+        except_teams: Sequence[int],
+        leads_only: bool,
+        labels: Sequence[str],
+        limit: int,
     ) -> list[Member]:
         sought = {"leads_only": int(leads_only), "labels": self._dialect.json(tuple(labels)), "limit": limit}
         if team_id is None:
-            return await self._all(MEMBER, statements.LIST_WANTED, **sought)
+            excepted = self._dialect.json(tuple(except_teams))
+            return await self._all(MEMBER, statements.LIST_WANTED, except_teams=excepted, **sought)
         return await self._all(MEMBER, statements.LIST_WANTED_OF_TEAM, team_id=team_id, **sought)
 
     async def has_wanted(self) -> bool:
@@ -351,9 +358,9 @@ class SqlTransaction:
     async def take_submission_id(self, team_id: int) -> int:
         return await self._number_in_team(statements.NEXT_SUBMISSION_ID, team_id)
 
-    async def find_queued(self, team_id: int | None) -> Submission | None:
+    async def find_queued(self, team_id: int | None, except_teams: Sequence[int] = ()) -> Submission | None:
         found = (
-            await self._one(SUBMISSION, statements.FIND_QUEUED)
+            await self._one(SUBMISSION, statements.FIND_QUEUED, except_teams=self._dialect.json(tuple(except_teams)))
             if team_id is None
             else await self._one(SUBMISSION, statements.FIND_QUEUED_OF_TEAM, team_id=team_id)
         )

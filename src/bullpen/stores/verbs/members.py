@@ -134,14 +134,19 @@ class MemberVerbs:
 
     @write
     async def host_member(tx: Transaction, worker_id: int, *, team_id: int | None = None) -> Member | None:
-        hosted = await _host(tx, worker_id, team_id, 1)
+        hosted = await _host(tx, worker_id, team_id, (), 1)
         return hosted[0] if hosted else None
 
     @write
     async def host_members(
-        tx: Transaction, worker_id: int, *, team_id: int | None = None, limit: int = 1
+        tx: Transaction,
+        worker_id: int,
+        *,
+        team_id: int | None = None,
+        except_teams: Sequence[int] = (),
+        limit: int = 1,
     ) -> list[Member]:
-        return await _host(tx, worker_id, team_id, limit)
+        return await _host(tx, worker_id, team_id, except_teams, limit)
 
     @write
     async def want_member(tx: Transaction, by: MemberRef, name: str, *, operation_id: str | None = None) -> Member:
@@ -244,14 +249,20 @@ class MemberVerbs:
         return await tx.has_wanted()
 
 
-async def _host(tx: Transaction, worker_id: int, team_id: int | None, limit: int) -> list[Member]:
+async def _host(
+    tx: Transaction, worker_id: int, team_id: int | None, except_teams: Sequence[int], limit: int
+) -> list[Member]:
     # Locked: two who host for the same worker do not both count its free slots.
     worker = await living_worker(tx, worker_id)
-    if not worker.slots:
+    if not worker.slots or team_id in except_teams:
         return []
     free = worker.slots - await tx.count_hosted(worker_id)
     wanted = await tx.list_wanted(
-        team_id, leads_only=free <= 0, labels=worker.labels, limit=limit if free <= 0 else min(limit, free)
+        team_id,
+        except_teams=except_teams,
+        leads_only=free <= 0,
+        labels=worker.labels,
+        limit=limit if free <= 0 else min(limit, free),
     )
     return [await _take_in(tx, worker, member) for member in wanted]
 

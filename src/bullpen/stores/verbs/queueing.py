@@ -95,16 +95,15 @@ async def withdraw_queue(tx: Transaction, team_id: int, *, actor: str, why: str)
             await _withdraw_with_mark(tx, submission, actor=actor, why=why)
 
 
-async def put_back(tx: Transaction, worker_id: int, *, why: str) -> None:
-    """The worker is over: what it had taken, the next one takes."""
-    for taken in await tx.list_taken(worker_id):
-        team = await tx.find(Team, taken.team_id)
-        if team is None or team.deleted_at is not None:
-            await _withdraw_with_mark(tx, taken, actor=SYSTEM, why=why)
-            continue
-        await tx.update(replace(taken, state=SubmissionState.QUEUED, worker_id=None))
-        tx.record(taken.team_id, EventKind.WORK_RELEASED, SYSTEM, **facts_of(taken), worker=worker_id, why=why)
-        tx.ring(SubmissionRing())
+async def put_back(tx: Transaction, taken: Submission, *, why: str) -> None:
+    """`taken` is locked. Its worker does not integrate it: the next one takes it."""
+    team = await tx.find(Team, taken.team_id)
+    if team is None or team.deleted_at is not None:
+        await _withdraw_with_mark(tx, taken, actor=SYSTEM, why=why)
+        return
+    await tx.update(replace(taken, state=SubmissionState.QUEUED, worker_id=None))
+    tx.record(taken.team_id, EventKind.WORK_RELEASED, SYSTEM, **facts_of(taken), worker=taken.worker_id, why=why)
+    tx.ring(SubmissionRing())
 
 
 async def end(tx: Transaction, submission: Submission, state: SubmissionState, **fields: Any) -> Submission:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM, Member, MemberRef, MemberStatus, Team
 from bullpen.domain.record import replace
@@ -14,7 +16,7 @@ from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.finishing import finish
 from bullpen.stores.verbs.hosting import give_back, reserve
 from bullpen.stores.verbs.post import PREVIEW_LENGTH, notify
-from bullpen.stores.verbs.queueing import end, facts_of, submit
+from bullpen.stores.verbs.queueing import end, facts_of, put_back, submit
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import wake
 from bullpen.stores.verbs.workers import living_worker
@@ -32,12 +34,14 @@ class SubmissionVerbs:
         return await submit(tx, number, me, work, result=result)
 
     @write
-    async def take_submission(tx: Transaction, worker_id: int, *, team_id: int | None = None) -> Submission | None:
+    async def take_submission(
+        tx: Transaction, worker_id: int, *, team_id: int | None = None, except_teams: Sequence[int] = ()
+    ) -> Submission | None:
         worker = await living_worker(tx, worker_id, lock=Lock.NONE)
-        if not worker.slots:
+        if not worker.slots or team_id in except_teams:
             return None
         # Again if somebody was faster: another team may have one too.
-        while (seen := await tx.find_queued(team_id)) is not None:
+        while (seen := await tx.find_queued(team_id, except_teams)) is not None:
             # Held, so that of two who look at the same queue one waits and then finds it taken.
             await tx.find(Team, seen.team_id, lock=Lock.UPDATE)
             # Held, so that its end finds what is taken here.
@@ -107,6 +111,16 @@ class SubmissionVerbs:
         if task is not None:
             await _leave_to_somebody(tx, task, why)
         return refused
+
+    @write
+    async def release_submission(
+        tx: Transaction, worker_id: int, team_id: int, submission_id: int, why: str
+    ) -> Submission:
+        _, submission = await _hold_taken(tx, worker_id, team_id, submission_id, SubmissionState.QUEUED)
+        if submission.state is SubmissionState.QUEUED:
+            return submission
+        await put_back(tx, submission, why=clean(why, what="reason")[:PREVIEW_LENGTH])
+        return await _get(tx, team_id, submission_id, Lock.NONE)
 
     @read
     async def get_submission(tx: Transaction, team_id: int, submission_id: int) -> Submission:

@@ -77,7 +77,8 @@ async def _end(
         return hopes or kind is EventKind.WORKER_STOPPED
 
     members = await unhost(tx, await tx.list_members_of(worker_id, Lock.UPDATE), why=why, reserve=reserve)
-    await put_back(tx, worker_id, why=why)
+    for taken in await tx.list_taken(worker_id):
+        await put_back(tx, taken, why=why)
     for team_id in sorted({member.team_id for member in members}):
         lost = [member for member in members if member.team_id == team_id]
         names = ", ".join(f"{member.name} ({member.status})" for member in lost)
