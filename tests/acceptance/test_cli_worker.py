@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,22 @@ def test_where_a_team_works_must_be_known_to_the_worker(bullpen: Bullpen, tmp_pa
     with working(bullpen, "--workspace", str(tmp_path)) as other:
         bullpen("spawn", "bob", "--team", TEAM)
         assert other.hear("taken")["member"] == "bob"
+
+
+def test_what_one_machine_lacks_another_has_and_its_members_wait_for_that_one(bullpen: Bullpen) -> None:
+    scripted(bullpen, WORKS)
+    bullpen("task", "add", "something", "--team", TEAM)
+    with working(bullpen, "--slots", "1", "--labels", "gpu", "--workspace", ".") as able, working(bullpen) as lacking:
+        bullpen("spawn", "ann", "--label", "gpu", "--team", TEAM)
+        assert able.hear("taken")["member"] == "ann", "its only slot"
+        bullpen("spawn", "bob", "--team", TEAM)
+        left = lacking.hear("left")
+        assert (left["member"], left["team"]) == ("bob", TEAM)
+        bullpen("stop", "ann", "--team", TEAM)
+        assert able.hear("taken")["member"] == "bob"
+        cannot = f"{socket.gethostname()} cannot host members of this team, which wait for another worker: no workspace"
+        told = [mail["content"] for mail in bullpen.read("inbox", "user", "--team", TEAM)]
+        assert [text.startswith(cannot) for text in told].count(True) == 1
 
 
 # -- what is typed ---------------------------------------------------------------------------------

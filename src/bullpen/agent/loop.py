@@ -153,6 +153,7 @@ async def _end_phase(agent: Agent, ending: Ending, task: Task | None) -> None:
             "repeated": None,
             "conflicts": None,
             "crashes": None,
+            "unfit": None,
             "ending": None,
             "task": None,
             # Who leaves gives it back.

@@ -185,14 +185,25 @@ class Worker:
         teams = [label for label in self.labels if label.startswith(_TEAM_LABEL)]
         return self.slots > 0 and (not teams or team_label(team_id) in teams) and set(labels) <= set(self.labels)
 
+    @property
+    def is_promise(self) -> bool:
+        """Room that a runner promises, in workers that it would start: it takes nobody itself."""
+        return any(label.startswith(_RUNNER_LABEL) for label in self.labels)
+
 
 _TEAM_LABEL = "team="
+_RUNNER_LABEL = "runner="
 LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def team_label(team_id: int) -> str:
     """The label of a worker that hosts members of this team only."""
     return f"{_TEAM_LABEL}{team_id}"
+
+
+def runner_label(name: str) -> str:
+    """The label of a promise of this runner."""
+    return f"{_RUNNER_LABEL}{name}"
 
 
 def check_labels(labels: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from bullpen.agent.agent import Agent
 from bullpen.agent.house import House
 from bullpen.agent.identity import system_prompt
 from bullpen.agent.room import open_room
-from bullpen.domain.member import Member, MemberKind
+from bullpen.domain.member import Member, MemberKind, Team
 from bullpen.domain.text import normalise_role
 from bullpen.tools import toolbox_for
 from bullpen.tools.project import find_instructions, find_roles
@@ -18,8 +18,8 @@ from bullpen.tools.skill import find_skills
 
 
 @asynccontextmanager
-async def open_agent(house: House, member: Member) -> AsyncIterator[Agent]:
-    team = await house.store.get_team(member.team_id)
+async def open_agent(house: House, team: Team, member: Member) -> AsyncIterator[Agent]:
+    """UsageError if this machine lacks what it needs."""
     settings = house.settings_of(team)
     own = Path(member.workspace) if member.workspace else None
     async with open_room(house, team, settings, member.name, incarnation=member.incarnation, workspace=own) as room:

@@ -19,6 +19,7 @@ from bullpen.domain.message import MessageType
 from bullpen.domain.text import name_key
 from bullpen.errors import LeaseLost, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.maintenance import Maintenance, StandingWatch
+from bullpen.worker.aside import Aside, list_others
 from bullpen.worker.host import LEASE_SECONDS, Host
 from bullpen.worker.integrator import Integrator
 from bullpen.worker.opening import open_agent
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 MAX_CRASHES = 3
 STORE_PAUSE_SECONDS = 1.0
 MAX_HOSTED_AT_ONCE = 64
+# So long this worker leaves a team to others whose members it cannot host.
+ASIDE_SECONDS = 60.0
 # How long members that are in the middle of a turn may finish it when the worker leaves.
 REST_SECONDS = 5.0
 
@@ -70,7 +73,9 @@ class Worker:
         self._on_change = on_change
         self._is_draining = False
         self._agents: dict[asyncio.Task[None], Agent | None] = {}
+        self._team_names: dict[int, str] = {}
         self._freed = asyncio.Event()
+        self._aside = Aside(house.store.clock)
         self._background = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -190,7 +195,7 @@ class Worker:
                         bell.clear()
                         self._freed.clear()
                         await self._host_all()
-                        await _first(bell.wait(), self._freed.wait())
+                        await _first(bell.wait(self._aside.seconds_left), self._freed.wait())
             except LeaseLost:
                 self._host.lost.set()
                 return
@@ -203,7 +208,9 @@ class Worker:
         board done before the last of a crowd is hosted."""
         wish, is_done = 1, False
         while not is_done:
-            hosted = await self._store.host_members(self._host.worker.id, team_id=self.team_id, limit=wish)
+            hosted = await self._store.host_members(
+                self._host.worker.id, team_id=self.team_id, except_teams=self._aside.team_ids, limit=wish
+            )
             for member in hosted:
                 self._start(member)
             is_done = not hosted
@@ -249,16 +256,18 @@ class Worker:
                 raise
             await self._part_from(self._now(member), self._store.rest_member)
         except UsageError as error:
-            # No model, no such sandbox: trying again would not help.
+            # No model, no such directory: trying again here would not help.
             why = str(error)
-            await self._part_from(self._now(member), partial(self._give_up, why=why))
+            part = self._leave_to_others if self._agent() is None else self._give_up
+            await self._part_from(self._now(member), partial(part, why=why))
         except Exception as error:
             logger.exception("the loop of %s crashed", member.name)
             why = f"{type(error).__name__}: {error}"[:500]
             await self._part_from(self._now(member), partial(self._release, note=why))
         finally:
             agent = self._agent()
-            team = f"#{member.team_id}" if agent is None else agent.team.name
+            known = self._team_names.get(member.team_id, f"#{member.team_id}")
+            team = known if agent is None else agent.team.name
             self._on_change(Change(what="left", member=self._now(member), team=team, why=why))
 
     def _agent(self) -> Agent | None:
@@ -286,9 +295,12 @@ class Worker:
         assert task is not None
         while True:
             try:
-                async with open_agent(self.house, self._now(member)) as agent:
+                now = self._now(member)
+                team = await self._store.get_team(now.team_id)
+                self._team_names[team.id] = team.name
+                async with open_agent(self.house, team, now) as agent:
                     if self._agents[task] is None:
-                        self._on_change(Change(what="taken", member=agent.member, team=agent.team.name))
+                        self._on_change(Change(what="taken", member=agent.member, team=team.name))
                     self._agents[task] = agent
                     while not await self._live_in_its_team(agent):
                         pass
@@ -314,6 +326,25 @@ class Worker:
         await self._store.set_member_counters(by, {"crashes": crashes})
         await self._store.release_member(by, note=note)
 
+    async def _leave_to_others(self, by: MemberRef, *, why: str) -> None:
+        """What this machine lacks another one may have: the member stays wanted. Each worker that could not host it is
+        noted with it; when nobody is left who could try, it is given up."""
+        member = (await self._store.attend(by)).member
+        failed = {self.id, *member.counters.get("unfit", ())}
+        others = await list_others(self._store, self.id, by.team_id, member.labels)
+        if all(other.id in failed for other in others):
+            await self._give_up(by, why=why)
+            return
+        # Before it is wanted again: else it would be taken here in the same moment.
+        self._aside.put(by.team_id, ASIDE_SECONDS)
+        text = f"{self.record.host} cannot host members of this team, which wait for another worker: {why}"
+        with suppress(TeamDeleted):
+            told = f"unfit/{by.team_id}/{self.id}"
+            await self._store.notify(by.team_id, USER, text, operation_id=told)
+        still = failed & {self.id, *(other.id for other in others)}
+        await self._store.set_member_counters(by, {"unfit": sorted(still)})
+        await self._store.rest_member(by)
+
     async def _give_up(self, by: MemberRef, *, why: str) -> None:
         text = f"{by.name} cannot be run: {why}"
         key = name_key(by.name)
@@ -322,8 +353,8 @@ class Worker:
             # Nobody reads the mail of a team that was deleted meanwhile.
             with suppress(TeamDeleted):
                 await self._store.notify(by.team_id, to, text, type=MessageType.ERROR, operation_id=told)
-        # Whoever brings it back has changed something: it is tried as often as before.
-        await self._store.set_member_counters(by, {"crashes": None})
+        # Whoever brings it back has changed something: it is tried as often as before, and by everyone.
+        await self._store.set_member_counters(by, {"crashes": None, "unfit": None})
         await self._store.shut_down_member(by, reason=f"error: {why}"[:200])
 
     # -- leaving ----------------------------------------------------------------------------------------------
