@@ -1,13 +1,15 @@
 """The integrator: what members hand in comes onto the trunk of their team, in the order in which it came.
 
 Of each team one submission at a time is taken by one worker, under its lease; the store sees to that. Whatever dies
-in between: the submission is taken again, and found on the trunk if it is there.
+in between: the submission is taken again, and found on the trunk if it is there. Who cannot integrate it, because the
+repository is not on its machine or does not let it in, leaves it to others if there are any.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
@@ -19,6 +21,7 @@ from bullpen.domain.submission import Submission
 from bullpen.domain.task import Evidence
 from bullpen.domain.trunk import Trunk
 from bullpen.errors import Conflict, LeaseLost, SandboxUnavailable, StoreUnavailable, UsageError
+from bullpen.worker.aside import Aside, list_others
 from bullpen.workspaces.git import GitFailed
 from bullpen.workspaces.integration import Integration
 from bullpen.workspaces.merging import listed
@@ -43,6 +46,8 @@ class Integrator:
         self._team_id = team_id
         self._running: set[asyncio.Task[None]] = set()
         self._rooms: dict[int, Room] = {}
+        self._aside = Aside(house.store.clock)
+        self._pauses: dict[int, float] = {}
         self._closing = AsyncExitStack()
 
     async def run(self) -> None:
@@ -54,7 +59,7 @@ class Integrator:
                     if not await self._take_all():
                         await asyncio.sleep(FIRST_PAUSE_SECONDS)
                         continue
-                    await bell.wait()
+                    await bell.wait(self._aside.seconds_left)
         finally:
             await self._stop()
 
@@ -62,7 +67,9 @@ class Integrator:
         """False if the store is away."""
         try:
             while True:
-                submission = await self._store.take_submission(self._worker_id(), team_id=self._team_id())
+                submission = await self._store.take_submission(
+                    self._worker_id(), team_id=self._team_id(), except_teams=self._aside.team_ids
+                )
                 if submission is None:
                     return True
                 task = asyncio.create_task(self._integrate(submission), name=f"integrates {submission.label}")
@@ -82,11 +89,12 @@ class Integrator:
     # -- one submission --------------------------------------------------------------------------------------------
 
     async def _integrate(self, submission: Submission) -> None:
-        """As often as it takes; others go on meanwhile."""
+        """As often as it takes, or until another worker may try; other teams' go on meanwhile."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 await self._bring_in(submission)
+                self._pauses.pop(submission.team_id, None)
                 return
             except (LeaseLost, Conflict):
                 # Somebody else has it, or its task is gone.
@@ -97,6 +105,8 @@ class Integrator:
                 # Git, the disk or the sandbox fail. Whoever handed it in has done nothing wrong.
                 if not isinstance(error, (GitFailed, SandboxUnavailable, UsageError, OSError)):
                     logger.exception("%s cannot be integrated", submission.label)
+                if await self._leave_to_others(submission, error):
+                    return
                 await self._complain(submission, error)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
@@ -159,6 +169,30 @@ class Integrator:
             opening = open_room(self._house, team, settings, INTEGRATION, incarnation=self._worker_id())
             self._rooms[team.id] = await self._closing.enter_async_context(opening)
         return self._rooms[team.id]
+
+    async def _leave_to_others(self, submission: Submission, error: Exception) -> bool:
+        """True if it is not this worker's any more. The team is left alone, each time for longer: where nobody can,
+        all take their turns ever more slowly."""
+        team_id = submission.team_id
+        try:
+            if not await list_others(self._store, self._worker_id(), team_id):
+                return False
+            pause = self._pauses.get(team_id, FIRST_PAUSE_SECONDS)
+            self._pauses[team_id] = min(LONGEST_PAUSE_SECONDS, pause * 2)
+            # Before it is queued again: else it would be taken here in the same moment.
+            self._aside.put(team_id, pause)
+            await self._store.release_submission(self._worker_id(), team_id, submission.id, str(error))
+        except StoreUnavailable:
+            return False
+        except Conflict:
+            return True
+        text = (
+            f"{socket.gethostname()} cannot integrate what this team hands in, and leaves it to another worker: {error}"
+        )
+        known = f"integration/{team_id}/worker-{self._worker_id()}/{type(error).__name__}"
+        with suppress(StoreUnavailable, Conflict):
+            await self._store.notify(team_id, USER, text, operation_id=known)
+        return True
 
     async def _complain(self, submission: Submission, error: Exception) -> None:
         text = f"{submission.label} waits to be integrated: {error}"

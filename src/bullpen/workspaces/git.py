@@ -98,6 +98,10 @@ class Git:
         found = answer.text.strip()
         return found if answer.exit_code == 0 and COMMIT_ID.fullmatch(found) else None
 
+    async def is_there(self) -> bool:
+        """Is its directory, on this machine, in a repository?"""
+        return (await self.ask("rev-parse", "--git-dir")).exit_code == 0
+
     async def contains(self, descendant: str, ancestor: str) -> bool:
         return (await self.ask("merge-base", "--is-ancestor", ancestor, descendant)).exit_code == 0
 

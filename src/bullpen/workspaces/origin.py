@@ -7,6 +7,7 @@ repository as the simple case. The other one is `remote`.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,11 @@ class State:
 
     head: str
     tree: str
+
+
+def not_here(trunk: Trunk) -> str:
+    """Of who looks for the user's own repository on another machine."""
+    return f"the repository {trunk.repository}, where the team works, is not on {socket.gethostname()}"
 
 
 class Origin(Protocol):
@@ -74,6 +80,8 @@ class LocalOrigin:
     async def newest(self, *, everything: bool = False) -> str:
         tip = await self.git.find(self._trunk.ref)
         if tip is None:
+            if not await self.git.is_there():
+                raise GitFailed(not_here(self._trunk))
             raise GitFailed(
                 f"the branch {self._trunk.branch} is gone from {self._trunk.repository}: "
                 f"`git branch {self._trunk.branch} COMMIT` brings it back"

@@ -19,6 +19,7 @@ from bullpen.domain.trunk import PREFIX, Trunk
 from bullpen.errors import UsageError
 from bullpen.sandbox import Sandbox
 from bullpen.workspaces.git import Git, GitFailed
+from bullpen.workspaces.origin import not_here
 from bullpen.workspaces.worktree import EXCLUDE, OwnWorktree
 
 DIRECTORY = "worktrees"
@@ -76,9 +77,9 @@ class Worktrees:
         root = self.directory / name
         if (own := own_directory(root)) is not None and self._mark(name).exists():
             return Made(root, own, is_new=False)
-        if not Path(self._trunk.repository).is_dir():
-            raise UsageError(f"the repository {self._trunk.repository} is not on this machine: the team works there")
         try:
+            if not await self._git.is_there():
+                raise UsageError(not_here(self._trunk))
             return await self._add(root, await self._start(name))
         except (GitFailed, OSError) as error:
             await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
