@@ -15,7 +15,7 @@ from bullpen.providers import default_model, open_provider, preload
 from bullpen.store import Store
 from bullpen.stores.place import place_of
 from bullpen.worker.host import LEASE_SECONDS
-from bullpen.worker.worker import Change, Worker
+from bullpen.worker.worker import Change, Worker, remark
 
 SLOTS = 16
 
@@ -54,6 +54,7 @@ def make_worker(
     rest_seconds: float = 0.0,
     is_interactive: bool = False,
     on_change: Callable[[Change], None] = lambda change: None,
+    on_remark: Callable[[str], None] = remark,
 ) -> Worker:
     """Enter it to host wanted members, the lead included, of any team or of one. `model` is for whom nothing else says
     which; without a `workspace` each team works where it did before. What runs when it is left is cut off after
@@ -66,6 +67,7 @@ def make_worker(
         lease_seconds=lease_seconds,
         rest_seconds=rest_seconds,
         on_change=on_change,
+        on_remark=on_remark,
     )
 
 

@@ -10,7 +10,7 @@ begins here after others may have taken the members over, as far as this process
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -28,15 +28,23 @@ OVERSLEPT_SECONDS = 0.5
 
 class Host:
     """While entered, the lease is renewed. `lost` is set when it is over: because the store said so, or because no
-    renewal got through in time and others may take its members any moment."""
+    renewal got through in time and others may take its members any moment. `on_renewal` hears of each attempt, with
+    what went wrong."""
 
     def __init__(
-        self, store: Store, lease_seconds: float = LEASE_SECONDS, *, slots: int = 0, labels: Sequence[str] = ()
+        self,
+        store: Store,
+        lease_seconds: float = LEASE_SECONDS,
+        *,
+        slots: int = 0,
+        labels: Sequence[str] = (),
+        on_renewal: Callable[[StoreUnavailable | None], None] = lambda error: None,
     ) -> None:
         self._store = store
         self._lease_seconds = lease_seconds
         self._slots = slots
         self._labels = labels
+        self._on_renewal = on_renewal
         self._hurry = asyncio.Event()
         self._renewed = asyncio.Event()
         self._renewed_at = 0.0
@@ -95,12 +103,14 @@ class Host:
             except LeaseLost:
                 self.lost.set()
                 return
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 # The next one may get through.
+                self._on_renewal(error)
                 pause = min(RETRY_SECONDS, interval)
                 continue
             self._renewed_at, pause = begun_at, interval
             self._renewed.set()
+            self._on_renewal(None)
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):

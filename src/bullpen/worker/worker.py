@@ -35,6 +35,7 @@ MAX_HOSTED_AT_ONCE = 64
 ASIDE_SECONDS = 60.0
 # How long members that are in the middle of a turn may finish it when the worker leaves.
 REST_SECONDS = 5.0
+LOST = "the lease of this worker is lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,11 @@ class Change:
     member: Member
     team: str
     why: str = ""
+
+
+def remark(text: str) -> None:
+    """Where nobody else listens."""
+    logger.warning("%s", text)
 
 
 class Worker:
@@ -62,6 +68,7 @@ class Worker:
         lease_seconds: float = LEASE_SECONDS,
         rest_seconds: float = REST_SECONDS,
         on_change: Callable[[Change], None] = lambda change: None,
+        on_remark: Callable[[str], None] = remark,
     ) -> None:
         self.house = replace(house, confirm=self._confirm)
         self._store = house.store
@@ -71,6 +78,8 @@ class Worker:
         self._lease_seconds = lease_seconds
         self._rest_seconds = rest_seconds
         self._on_change = on_change
+        self._on_remark = on_remark
+        self._is_cut_off = False
         self._is_draining = False
         self._agents: dict[asyncio.Task[None], Agent | None] = {}
         self._team_names: dict[int, str] = {}
@@ -167,7 +176,7 @@ class Worker:
                 # Taken for dead: nothing of what runs here may act again, and now, before others go on with them.
                 # Whatever else ends may wait for the connection.
                 hosting.cancel()
-                logger.warning("worker %s has lost its lease: its members stop here", self._host.worker.id)
+                self._on_remark(f"worker {self.id} has lost its lease: its members stop here")
                 await self._stop_all()
             finally:
                 await _end(hosting)
@@ -176,16 +185,29 @@ class Worker:
             await self._stop_all()
             await self._host.__aexit__()
             self._host = await self._enter_again()
+            self._is_cut_off = False
+            self._on_remark(f"back as worker {self.id}")
 
     async def _enter(self) -> Host:
         labels = (*self._labels, *(() if self._team_id is None else (team_label(self._team_id),)))
-        return await Host(self._store, self._lease_seconds, slots=self._slots, labels=labels).__aenter__()
+        host = Host(self._store, self._lease_seconds, slots=self._slots, labels=labels, on_renewal=self._note_outage)
+        return await host.__aenter__()
 
     async def _enter_again(self) -> Host:
         while True:
-            with suppress(StoreUnavailable):
+            try:
                 return await self._enter()
+            except StoreUnavailable as error:
+                self._note_outage(error)
             await asyncio.sleep(STORE_PAUSE_SECONDS)
+
+    def _note_outage(self, error: StoreUnavailable | None) -> None:
+        """Said once, whatever here notices it first; None when the store has answered."""
+        if error is not None and not self._is_cut_off:
+            self._on_remark(f"the store cannot be reached: {str(error).removesuffix('.')}; members pause")
+        elif error is None and self._is_cut_off:
+            self._on_remark("the store is back: members go on")
+        self._is_cut_off = error is not None
 
     async def _host_wanted(self) -> None:
         while True:
@@ -200,7 +222,7 @@ class Worker:
                 self._host.lost.set()
                 return
             except StoreUnavailable as error:
-                logger.warning("worker %s waits for the store: %s", self.id, error)
+                self._note_outage(error)
                 await asyncio.sleep(STORE_PAUSE_SECONDS)
 
     async def _host_all(self) -> None:
@@ -250,8 +272,9 @@ class Worker:
             why = await self._live(member)
         except LeaseLost as ended:
             logger.info("%s ends here: %s", member.name, ended)
+            why = LOST if self._host.lost.is_set() else why
         except (Resting, asyncio.CancelledError):
-            why = "this worker leaves"
+            why = LOST if self._host.lost.is_set() else "this worker leaves"
             if not self._is_draining:
                 raise
             await self._part_from(self._now(member), self._store.rest_member)

@@ -131,7 +131,13 @@ async def _host(call: Call, wishes: dict[str, object], drain_seconds: float) -> 
     with _signals() as signals:
         async with call.store() as store:
             team_id = await _find_team(call, store)
-            made = make_worker(store, team_id=team_id, on_change=lambda change: _tell(call, change), **wishes)  # type: ignore[arg-type]
+            made = make_worker(
+                store,
+                team_id=team_id,
+                on_change=lambda change: _tell(call, change),
+                on_remark=lambda text: _note(call, text),
+                **wishes,  # type: ignore[arg-type]
+            )
             async with made:
                 _say_ready(call, made)
                 warming = asyncio.create_task(warm_up(made.house.model))
@@ -198,6 +204,11 @@ def _tell(call: Call, change: Change) -> None:
     # Whoever read the lines has gone: that is no reason to let go of the members.
     with suppress(BrokenPipeError):
         call.show_entry(document, lambda page: draw_change(page, change, now))
+
+
+def _note(call: Call, remark: str) -> None:
+    with suppress(BrokenPipeError):
+        call.note(remark)
 
 
 # -- list --------------------------------------------------------------------------------------------------------
