@@ -14,7 +14,7 @@ from bullpen.agent import apart
 from bullpen.domain.event import EventKind
 from bullpen.providers.scripted import ScriptedProvider
 from bullpen.team import Team, open_team
-from tests.agents.stage import Recorder, results
+from tests.agents.stage import Recorder, mail_of, results
 from tests.agents.test_apart import WAITS, bash, waiting, worker
 from tests.support.performance import unconfined
 from tests.support.repository import files_at
@@ -70,6 +70,8 @@ async def test_a_repository_that_goes_away_in_the_middle_is_waited_for_and_said_
         assert (report.remote, report.commits) == (f"file://{bare}", 1)
         notices = [event for event in await events_of(team, EventKind.MESSAGE_SENT) if event.data.get("to") == "user"]
         assert [event.position for event in notices if "cannot be" in str(event.data)] == [told.position]
+        [said] = [mail.content for mail in await mail_of(team, "user") if "cannot be" in mail.content]
+        assert "remote repository. On " in said, "one full stop, whether git says one or not"
     assert files_at(bare, "bullpen/troupe")["made"] == "whole"
 
 

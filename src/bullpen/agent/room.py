@@ -87,7 +87,7 @@ def trees_of(house: House, team: Team, settings: Settings, trunk: Trunk) -> Tree
         return Worktrees(trunk, house.state_directory, include=settings.worktree.include)
 
     async def tell(why: str) -> None:
-        text = f"{why}. On {socket.gethostname()} members wait for it; nothing is lost."
+        text = f"{why.removesuffix('.')}. On {socket.gethostname()} members wait for it; nothing is lost."
         with suppress(StoreUnavailable, Conflict):
             await house.store.notify(team.id, USER, text)
 
