@@ -28,8 +28,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def with_work_in_its_queue(repository: Path) -> AsyncIterator[Team]:
-    async with troupe(Recorder({}), repository, store=f"sqlite:///{repository.parent}/bullpen.db") as team:
+async def with_work_in_its_queue(repository: Path, url: str = "sqlite:///:memory:") -> AsyncIterator[Team]:
+    async with troupe(Recorder({}), repository, store=url) as team:
         await set_apart(team, repository)
         base = git(repository, "rev-parse", BRANCH)
         (repository / "made").write_text("made\n")
@@ -54,9 +54,11 @@ async def integrating(team: Team) -> AsyncIterator[int]:
         await team.store.stop_worker(worker.id)
 
 
-async def test_who_cannot_reach_the_repository_leaves_the_queue_to_another_worker(repository: Path) -> None:
+async def test_who_cannot_reach_the_repository_leaves_the_queue_to_another_worker(
+    repository: Path, shared_store_url: str
+) -> None:
     away = repository.with_name("away")
-    async with with_work_in_its_queue(repository) as team:
+    async with with_work_in_its_queue(repository, shared_store_url) as team:
         await team.store.register_worker(slots=1)
         repository.rename(away)
         async with integrating(team) as lacking:

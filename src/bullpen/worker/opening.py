@@ -12,9 +12,27 @@ from bullpen.agent.identity import system_prompt
 from bullpen.agent.room import open_room
 from bullpen.domain.member import Member, MemberKind, Team
 from bullpen.domain.text import normalise_role
+from bullpen.domain.trunk import Trunk
 from bullpen.tools import toolbox_for
 from bullpen.tools.project import find_instructions, find_roles
 from bullpen.tools.skill import find_skills
+from bullpen.workspaces.mirror import RemoteAway
+
+
+async def find_barrier(house: House, team: Team) -> str | None:
+    """Why the team's repository, where it lies elsewhere, has not let this machine in so far. Once it has, who needs it
+    waits for it."""
+    trunk = Trunk.of(team.settings)
+    if trunk is None or not trunk.is_remote:
+        return None
+    mirror = house.mirror_of(trunk.repository)
+    if mirror.was_reached:
+        return None
+    try:
+        await mirror.list_refs(trunk.ref)
+    except RemoteAway as error:
+        return str(error)
+    return None
 
 
 @asynccontextmanager

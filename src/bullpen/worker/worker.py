@@ -22,7 +22,7 @@ from bullpen.maintenance import Maintenance, StandingWatch
 from bullpen.worker.aside import Aside, list_others
 from bullpen.worker.host import LEASE_SECONDS, Host
 from bullpen.worker.integrator import Integrator
-from bullpen.worker.opening import open_agent
+from bullpen.worker.opening import find_barrier, open_agent
 from bullpen.worker.sweeping import sweep
 from bullpen.worker.thrift import give_memory_back
 
@@ -321,6 +321,10 @@ class Worker:
                 now = self._now(member)
                 team = await self._store.get_team(now.team_id)
                 self._team_names[team.id] = team.name
+                barrier = await find_barrier(self.house, team)
+                if barrier is not None and await self._list_untried(now):
+                    # Who is alone waits for it instead.
+                    raise UsageError(barrier)
                 async with open_agent(self.house, team, now) as agent:
                     if self._agents[task] is None:
                         self._on_change(Change(what="taken", member=agent.member, team=team.name))
@@ -353,9 +357,7 @@ class Worker:
         """What this machine lacks another one may have: the member stays wanted. Each worker that could not host it is
         noted with it; when nobody is left who could try, it is given up."""
         member = (await self._store.attend(by)).member
-        failed = {self.id, *member.counters.get("unfit", ())}
-        others = await list_others(self._store, self.id, by.team_id, member.labels)
-        if all(other.id in failed for other in others):
+        if not await self._list_untried(member):
             await self._give_up(by, why=why)
             return
         # Before it is wanted again: else it would be taken here in the same moment.
@@ -364,9 +366,13 @@ class Worker:
         with suppress(TeamDeleted):
             told = f"unfit/{by.team_id}/{self.id}"
             await self._store.notify(by.team_id, USER, text, operation_id=told)
-        still = failed & {self.id, *(other.id for other in others)}
-        await self._store.set_member_counters(by, {"unfit": sorted(still)})
+        await self._store.set_member_counters(by, {"unfit": [*member.counters.get("unfit", ()), self.id]})
         await self._store.rest_member(by)
+
+    async def _list_untried(self, member: Member) -> list[WorkerRecord]:
+        """Others that may host it, and are not known to be unable to."""
+        others = await list_others(self._store, self.id, member.team_id, member.labels)
+        return [other for other in others if other.id not in member.counters.get("unfit", ())]
 
     async def _give_up(self, by: MemberRef, *, why: str) -> None:
         text = f"{by.name} cannot be run: {why}"

@@ -61,12 +61,14 @@ class Update:
 
 
 class Mirror:
-    """One for each repository in a process. `is_away` says that somebody has been told so."""
+    """One for each repository in a process. `was_reached`: it has let this machine in. `is_away` says that somebody has
+    been told so."""
 
     def __init__(self, url: str, state_directory: Path) -> None:
         self.url = url
         self.directory = state_directory / DIRECTORY / _key(url)
         self.git = Git(self.directory / REPOSITORY)
+        self.was_reached = False
         self.is_away = False
         # One fetch at a time: others would find the refs locked.
         self._fetching = asyncio.Lock()
@@ -158,9 +160,11 @@ class Mirror:
         git = self.git if self.git.directory.exists() else Git("/")
         try:
             async with asyncio.timeout(seconds):
-                return await git.ask(*arguments, env=self._environment())
+                answer = await git.ask(*arguments, env=self._environment())
         except TimeoutError:
             return Answer(TIMED_OUT, b"", f"no answer for {seconds:g} s")
+        self.was_reached = self.was_reached or answer.exit_code == 0
+        return answer
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if _REACHING.fullmatch(name)}
