@@ -10,8 +10,8 @@ begins here after others may have taken the members over, as far as this process
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from bullpen.errors import BullpenError, LeaseLost, StoreUnavailable
@@ -22,14 +22,16 @@ LEASE_SECONDS = 15.0
 RENEWALS = 3
 MARGIN = 1 / 3
 RETRY_SECONDS = 0.5
+# A renewal that takes longer is talked about: a store that is away may not say so for as long as a lease.
+LATE_SECONDS = 2.5
 # Who slept past its deadline by more was stopped itself: it may renew once more before it gives up.
 OVERSLEPT_SECONDS = 0.5
 
 
 class Host:
     """While entered, the lease is renewed. `lost` is set when it is over: because the store said so, or because no
-    renewal got through in time and others may take its members any moment. `on_renewal` hears of each attempt, with
-    what went wrong."""
+    renewal got through in time and others may take its members any moment. `on_renewal` hears of each renewal: None if
+    it got through, else what is wrong."""
 
     def __init__(
         self,
@@ -99,7 +101,8 @@ class Host:
             await self._sleep(pause)
             begun_at = self._store.clock.monotonic()
             try:
-                await self._store.renew_worker(self.worker.id)
+                with self._noticed_if_late():
+                    await self._store.renew_worker(self.worker.id)
             except LeaseLost:
                 self.lost.set()
                 return
@@ -111,6 +114,15 @@ class Host:
             self._renewed_at, pause = begun_at, interval
             self._renewed.set()
             self._on_renewal(None)
+
+    @contextmanager
+    def _noticed_if_late(self) -> Iterator[None]:
+        late = StoreUnavailable(f"it has not answered for {LATE_SECONDS:g} s")
+        noticing = asyncio.get_running_loop().call_later(LATE_SECONDS, self._on_renewal, late)
+        try:
+            yield
+        finally:
+            noticing.cancel()
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):

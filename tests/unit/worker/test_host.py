@@ -10,8 +10,9 @@ import pytest
 
 from bullpen.clock import Clock, FakeClock, SystemClock
 from bullpen.domain.member import Worker
-from bullpen.errors import LeaseLost
+from bullpen.errors import LeaseLost, StoreUnavailable
 from bullpen.stores.sqlite import SqliteStore
+from bullpen.worker import host as module
 from bullpen.worker.host import Host
 
 BOUND_SECONDS = 30.0
@@ -96,3 +97,19 @@ async def test_who_cannot_be_seen_alive_waits_until_it_can_and_has_renewed(store
             store.is_seen = True
             await acting
         assert (await store.list_workers())[0].renewals > 0
+
+
+async def test_a_renewal_that_is_late_is_heard_of_before_it_fails(
+    store: Awkward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LATE_SECONDS", 0.01)
+    heard: asyncio.Queue[StoreUnavailable | None] = asyncio.Queue()
+    async with Host(store, LEASE, on_renewal=heard.put_nowait) as host, asyncio.timeout(BOUND_SECONDS):
+        store.answers.clear()
+        store.is_seen = False
+        confirming = asyncio.create_task(host.confirm())
+        assert str(await heard.get()) == "it has not answered for 0.01 s"
+        store.answers.set()
+        assert await heard.get() is None
+        store.is_seen = True
+        await confirming
