@@ -157,7 +157,11 @@ class Store(Protocol):
         ...
 
     async def hand_back_tasks(self) -> list[Task]:
-        """Return the tasks whose reservation has run out to the board, with a hand-over note."""
+        """Return the tasks whose reservation has run out to the board, with a hand-over note.
+
+        A worker that could host the owner has `takeover_seconds` from when it registered; while no worker serves the
+        team and none of its members is hosted, no reservation runs out.
+        """
         ...
 
     # -- members ---------------------------------------------------------------

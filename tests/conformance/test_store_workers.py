@@ -12,7 +12,7 @@ import pytest
 from bullpen.domain.background import BackgroundKind
 from bullpen.domain.budget import Settlement
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import Liveness, MemberRef, MemberStatus
+from bullpen.domain.member import Liveness, MemberRef, MemberStatus, team_label
 from bullpen.domain.prompt import Usage
 from bullpen.domain.request import RequestKind, RequestStatus
 from bullpen.domain.submission import Work
@@ -260,6 +260,47 @@ async def test_a_reservation_that_ran_out_hands_the_task_back(board: Board) -> N
     assert "ana" in back.handovers[-1].note
     assert any(f"#{task.id}" in message.content for message in await board.inbox("lead"))
     assert await store.hand_back_tasks() == []
+
+
+async def test_a_reservation_does_not_run_out_while_nobody_could_have_taken_its_owner_over(board: Board) -> None:
+    """Ctrl-C, and `resume` the next day: another team's worker could not, and one that comes now has its time."""
+    store = board.store
+    await store.change_team(board.lead, settings={"takeover_seconds": 10})
+    ana = await board.teammate("ana")
+    task = await board.claimed(ana)
+    await store.stop_worker(board.worker.id)
+    await store.register_worker(slots=5, labels=[team_label(board.id + 1)])
+    board.clock.advance(86_400)
+    assert await store.hand_back_tasks() == []
+    fresh = await store.register_worker(slots=5)
+    board.clock.advance(9)
+    assert await store.hand_back_tasks() == []
+    again = await board.host("ana", worker=fresh)
+    assert (await board.get(task.id)).owner == "ana"
+    await store.complete_task(again, task.id)
+
+
+async def test_a_worker_that_came_later_has_its_time_and_no_more(board: Board) -> None:
+    store = board.store
+    await store.change_team(board.lead, settings={"takeover_seconds": 10})
+    await board.claimed(await board.teammate("ana"))
+    await store.stop_worker(board.worker.id)
+    board.clock.advance(3600)
+    await store.register_worker(slots=5)
+    board.clock.advance(11)
+    assert len(await store.hand_back_tasks()) == 1
+
+
+async def test_a_reservation_runs_out_for_those_who_are_there_if_no_worker_can_host_its_owner(board: Board) -> None:
+    store = board.store
+    special = await store.register_worker(slots=1, labels=["gpu"])
+    await board.claimed(await board.teammate("ana", worker=special, labels=["gpu"]))
+    ben = await board.teammate("ben")
+    await store.stop_worker(special.id)
+    board.clock.advance(31)
+    [back] = await store.hand_back_tasks()
+    assert await store.claim_next_task(ben) is not None
+    assert back.owner is None
 
 
 async def test_a_task_that_was_taken_over_is_not_handed_back(board: Board) -> None:

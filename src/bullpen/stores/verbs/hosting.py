@@ -151,11 +151,33 @@ async def _reserve_task_of(tx: Transaction, member: Member) -> None:
 
 async def reserve(tx: Transaction, task: Task) -> None:
     """For its owner, whom nobody hosts: if that goes on for long, it returns to the board."""
-    team = await tx.find(Team, task.team_id)
-    assert team is not None
-    until = tx.now + timedelta(seconds=team.number_setting("takeover_seconds", TAKEOVER_SECONDS))
+    until = tx.now + await _takeover_time(tx, task)
     await tx.update(replace(task, reserved_until=until, verifying=False, updated_at=tx.now))
     tx.record(task.team_id, EventKind.TASK_RESERVED, SYSTEM, task=task.id, owner=task.owner, until=until.isoformat())
+
+
+async def has_run_out(tx: Transaction, task: Task) -> bool:
+    """Its reservation is over by the clock. But time in which nobody could have taken its owner over does not count:
+    between Ctrl-C and `resume` there may be a night."""
+    owner = None if task.owner_key is None else await tx.find(Member, task.team_id, task.owner_key)
+    labels = () if owner is None else owner.labels
+    able = [one.started_at for one in await list_workers_with_room(tx) if one.may_host(task.team_id, labels)]
+    if able:
+        return min(able) + await _takeover_time(tx, task) < tx.now
+    return await _is_attended(tx, task.team_id)
+
+
+async def _takeover_time(tx: Transaction, task: Task) -> timedelta:
+    team = await tx.find(Team, task.team_id)
+    assert team is not None
+    return timedelta(seconds=team.number_setting("takeover_seconds", TAKEOVER_SECONDS))
+
+
+async def _is_attended(tx: Transaction, team_id: int) -> bool:
+    """Is there anybody who could take up what returns to the board?"""
+    if any(one.may_host(team_id) for one in await tx.list_workers(include_stopped=False)):
+        return True
+    return any(member.worker_id is not None for member in await tx.list_members(team_id))
 
 
 async def answer_shutdown(tx: Transaction, member: Member, *, why: str) -> None:

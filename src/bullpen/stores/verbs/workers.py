@@ -8,7 +8,7 @@ from bullpen.domain.record import replace
 from bullpen.domain.task import Task
 from bullpen.errors import LeaseLost, NotFound
 from bullpen.stores.transaction import Lock, Transaction
-from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, give_back, list_workers_with_room, unhost
+from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, give_back, has_run_out, list_workers_with_room, unhost
 from bullpen.stores.verbs.post import tell_lead
 from bullpen.stores.verbs.queueing import put_back
 from bullpen.stores.verbs.verb import read, write
@@ -40,6 +40,8 @@ class WorkerVerbs:
     async def hand_back_tasks(tx: Transaction) -> list[Task]:
         returned = []
         for task in await tx.list_reserved_before(tx.now):
+            if not await has_run_out(tx, task):
+                continue
             owner = task.owner or ""
             note = f"{owner} was not taken over in time"
             returned.append(await give_back(tx, task, by=owner, note=note, actor=SYSTEM))
