@@ -211,6 +211,64 @@ async def test_what_was_begun_for_a_task_that_is_somebody_elses_by_now_is_kept_a
     assert files_at(repository, kept)["half"] == "half"
 
 
+async def test_who_lost_a_task_and_claims_it_again_goes_on_with_its_files(repository: Path) -> None:
+    """As after a night between Ctrl-C and `resume`."""
+    ana = [bash("echo half > half"), "Half.", "I stop.", bash("cat half; echo more >> half"), done(), "Finished."]
+    model = Recorder({"lead": waiting, "ana": ana})
+    asked = model.hold("ana", 2)
+    async with apart(model, repository) as team:
+        await team.create_task("One")
+        await team.spawn("ana")
+        run = asyncio.create_task(team.run("Go."))
+        await asked.reached()
+        await team.release_task(1)
+        asked.release()
+        report = await run
+        assert report.succeeded, report.lines
+        assert "half" in (await results(team, "ana"))[1]
+        assert "is in your files still" in newest_of(model.of("ana")[3])
+    assert integrated(repository)["half"] == "half\nmore"
+
+
+async def test_who_lost_a_task_and_claims_it_by_itself_goes_on_with_its_files_too(repository: Path) -> None:
+    ana = [bash("echo half > half"), call("claim_task", taskId="1"), bash("cat half"), done(), "Finished."]
+    model = Recorder({"lead": waiting, "ana": ana})
+    asked = model.hold("ana", 2)
+    async with apart(model, repository) as team:
+        await team.create_task("One")
+        await team.spawn("ana")
+        run = asyncio.create_task(team.run("Go."))
+        await asked.reached()
+        await team.release_task(1)
+        asked.release()
+        report = await run
+        assert report.succeeded, report.lines
+        assert "is in your files still" in (await results(team, "ana"))[1]
+        assert "half" in (await results(team, "ana"))[2]
+    assert integrated(repository)["half"] == "half"
+
+
+async def test_who_lost_a_task_to_another_is_told_under_which_name_its_half_is_kept(repository: Path) -> None:
+    ana = [bash("echo half > half"), "Half.", "I stop.", *worker("ls")]
+    model = Recorder({"lead": waiting, "ana": ana, "ben": worker("echo ben > b")})
+    asked = model.hold("ana", 2)
+    async with apart(model, repository) as team:
+        await team.create_task("One")
+        await team.spawn("ana", role="ana")
+        run = asyncio.create_task(team.run("Go."))
+        await asked.reached()
+        await team.create_task("Two", role="ana")
+        await team.release_task(1)
+        await team.spawn("ben", role="ben")
+        await until(team, EventKind.TASK_COMPLETED, task=1)
+        asked.release()
+        report = await run
+        assert report.succeeded, report.lines
+        [kept] = [ref for ref in git(repository, "for-each-ref", "--format=%(refname)").splitlines() if "kept-" in ref]
+        assert f"kept as {kept.removeprefix('refs/')}" in newest_of(model.of("ana")[3])
+    assert "half" not in integrated(repository)
+
+
 async def test_only_the_owner_completes_what_is_in_its_worktree(repository: Path) -> None:
     model = Recorder(
         {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bullpen.agent.agent import Agent
 from bullpen.domain.task import Task, TaskStatus
-from bullpen.tools.handing_in import FOR_TASK, list_handed_in
+from bullpen.tools.handing_in import FOR_TASK, go_on_with, list_handed_in
 from bullpen.workspace import Conflicting
 from bullpen.workspaces.merging import message_of
 
@@ -16,12 +16,14 @@ MAX_CONFLICTS = 3
 SAVE_EVERY_SECONDS = 60.0
 
 
-async def begin_apart(agent: Agent, *, is_new_task: bool) -> list[str]:
+async def begin_apart(agent: Agent, claimed: Task | None = None) -> list[str]:
     """The newest trunk for what begins now, and what its member must know of that. Who goes on with a task goes on
-    with its files as they are."""
+    with its files as they are; so does who lost it and has claimed it again."""
     if agent.worktree is None:
         return []
-    if is_new_task:
+    if claimed is not None and claimed.id == agent.counters.get(FOR_TASK):
+        return [f"({await go_on_with(agent.worktree, agent.store, agent.member)})"]
+    if claimed is not None:
         return await _begin_anew(agent)
     if await _is_for_lost_task(agent):
         return await _let_go(agent)
@@ -67,7 +69,8 @@ async def hand_in(agent: Agent, task: Task | None, text: str) -> bool:
         return True
     await agent.refresh()
     if await _is_for_lost_task(agent):
-        await _let_go(agent)
+        # From here on it has a name. It leaves the files when something else begins, and its member is told then.
+        await agent.worktree.keep()
         return True
     held = await _find_made_for(agent)
     if held is not None and held.status is TaskStatus.IN_PROGRESS:

@@ -283,11 +283,11 @@ async def _begin_with_mail(agent: Agent) -> None:
 async def _begin_without_task(agent: Agent) -> list[str]:
     """Who holds a task goes on with its files as they are."""
     holds = not agent.is_lead and agent.counters.get("held") and await agent.find_task()
-    return [] if holds else await begin_apart(agent, is_new_task=False)
+    return [] if holds else await begin_apart(agent)
 
 
 async def _begin_with_task(agent: Agent, task: Task, *, is_new: bool = False) -> None:
-    apart = await begin_apart(agent, is_new_task=True) if is_new else []
+    apart = await begin_apart(agent, task) if is_new else []
     await _begin(agent, [await hand_over(agent.store, task), *apart], task=task)
 
 

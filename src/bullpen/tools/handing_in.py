@@ -13,6 +13,7 @@ from bullpen.domain.task import FINISHED, Task, TaskStatus
 from bullpen.errors import ToolError
 from bullpen.store import Store
 from bullpen.tool import ToolContext
+from bullpen.workspace import Conflicting, Worktree
 from bullpen.workspaces.merging import message_of
 
 FOR_TASK = "apart"
@@ -77,12 +78,25 @@ async def start_anew(context: ToolContext, task: Task | None) -> tuple[str, ...]
     unfinished is kept, and it is said where."""
     if context.worktree is None:
         return ()
+    if task is not None and context.member.counters.get(FOR_TASK) == task.id:
+        return (await go_on_with(context.worktree, context.store, context.member),)
     handed_in = await list_handed_in(context.store, context.member)
     kept = await context.worktree.begin_anew(integrated=handed_in.integrated, queued=handed_in.queued)
     await context.store.set_member_counters(context.ref, {FOR_TASK: None if task is None else task.id})
     if kept is None:
         return ()
     return (f"what you had not handed in is kept as {kept}: `git diff HEAD {kept}` shows it",)
+
+
+async def go_on_with(worktree: Worktree, store: Store, member: Member) -> str:
+    """It lost a task, while nobody hosted it for example, and claimed it again before anything else began: its files
+    are for that task still. What it must know of them."""
+    handed_in = await list_handed_in(store, member)
+    try:
+        await worktree.catch_up(integrated=handed_in.integrated)
+    except Conflicting as conflict:
+        return f"what you made for this task before is in your files still, but {conflict}"
+    return "what you made for this task before, if anything, is in your files still"
 
 
 async def keep_unfinished(context: ToolContext, task_id: int, note: str) -> str:
