@@ -60,6 +60,18 @@ async def test_a_snapshot_is_a_commit_upon_head(tmp_path: Path) -> None:
     assert files_at(repository, commit)["new"] == "n"
 
 
+async def test_a_snapshot_of_a_sparse_checkout_has_what_is_new_outside_of_it(tmp_path: Path) -> None:
+    origin = make_repository(tmp_path / "origin", {"kept/a": "1\n", "left/b": "2\n"})
+    git(tmp_path, "clone", "-q", "--sparse", str(origin), "sparse")
+    repository = tmp_path / "sparse"
+    git(repository, "sparse-checkout", "set", "kept")
+    write(repository, {"left/new": "n\n", "far/new": "f\n"})
+    before = fingerprint(repository)
+    commit = await snapshot(await surveyed(repository))
+    assert files_at(repository, commit) == {"kept/a": "1", "left/b": "2", "left/new": "n", "far/new": "f"}
+    assert fingerprint(repository) == before
+
+
 async def test_a_team_of_the_same_name_gets_a_branch_of_its_own_whatever_the_case(tmp_path: Path) -> None:
     found = await surveyed(make_repository(tmp_path / "r"))
     names = [(await begin_trunk(found, name, include_unsaved=False)).branch for name in ("crew", "Crew", "crew")]

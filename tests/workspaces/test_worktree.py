@@ -256,3 +256,40 @@ async def test_what_is_made_in_a_sparse_or_shallow_clone_has_everything_else_too
             worktree = await site.worktree("ana")
             assert await worktree.begin_anew(integrated=frozenset({work.commit})) is None
             assert (worktree.root / "kept/new").exists()
+
+
+def make_sparse(directory: Path) -> Path:
+    """A checkout of `kept` alone."""
+    make_repository(directory / "origin", {"kept/a": "1\n", "left/b": "2\n", "left/c": "3\n"})
+    git(directory, "clone", "-q", "--sparse", "origin", "sparse")
+    git(directory / "sparse", "sparse-checkout", "set", "kept")
+    return directory / "sparse"
+
+
+async def test_what_is_made_outside_of_a_sparse_checkout_is_work_as_any_other(tmp_path: Path) -> None:
+    repository = make_sparse(tmp_path)
+    async with open_site(repository, tmp_path / "state") as site:
+        work = await gathered(site, "ana", {"left/b": "ana\n", "left/new": "n\n", "far/new": "f\n"})
+        assert not await site.integrate(site.submission("ana", work))
+        made = {"kept/a": "1", "left/b": "ana", "left/c": "3", "left/new": "n", "far/new": "f"}
+        assert files_at(repository, "bullpen/team") == made
+        worktree = await site.worktree("ana")
+        assert await worktree.begin_anew(integrated=frozenset({work.commit})) is None
+        write(worktree.root, {"kept/a": "4\n"})
+        more = await worktree.gather("more\n")
+        assert more is not None
+        assert files_at(repository, more.commit) == {**made, "kept/a": "4"}
+
+
+async def test_a_conflict_outside_of_a_sparse_checkout_is_in_the_files_too(tmp_path: Path) -> None:
+    async with open_site(make_sparse(tmp_path), tmp_path / "state") as site:
+        ben = await site.worktree("ben")
+        write(ben.root, {"left/b": "ben\n"})
+        assert not await site.integrate(site.submission("ana", await gathered(site, "ana", {"left/b": "ana\n"})))
+        with pytest.raises(Conflicting, match="it conflicts in left/b"):
+            await ben.gather("ben\n")
+        assert "<<<<<<<" in (ben.root / "left/b").read_text()
+        write(ben.root, {"left/b": "both\n"})
+        work = await ben.gather("ben\n")
+        assert work is not None
+        assert not await site.integrate(site.submission("ben", work))

@@ -148,7 +148,8 @@ async def snapshot(repository: Repository) -> str:
         if index.exists():
             shutil.copy2(index, own)
         env = {"GIT_INDEX_FILE": str(own)}
-        await git.run("add", "-A", ".", env=env)
+        # In a sparse checkout, also what lies outside of it.
+        await git.run("add", "-A", "--sparse", ".", env=env)
         tree = await git.run("write-tree", env=env)
     return await make_commit(git, tree, repository.head, "unsaved work, as the team found it\n", author="user")
 

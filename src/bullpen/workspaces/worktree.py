@@ -9,6 +9,7 @@ HEAD is detached, always: at the newest trunk that this worktree has seen, or at
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from bullpen.domain.submission import Work
@@ -119,8 +120,9 @@ class OwnWorktree:
     # -- looking ---------------------------------------------------------------------------------------------
 
     async def look(self) -> State:
-        """What is in the files now, as a tree. An index that a killed git left locked is unlocked."""
-        look = f"{self._unlock()}; {self._call('add', '-A', '.')} && {self._call('write-tree')} && "
+        """What is in the files now, as a tree. An index that a killed git left locked is unlocked. What was written
+        outside of a sparse checkout is work as any other."""
+        look = f"{self._unlock()}; {self._call('add', '-A', '--sparse', '.')} && {self._call('write-tree')} && "
         head, tree = (await self._inside(look + self._call("rev-parse", "HEAD"))).split()[-1:-3:-1]
         if not (COMMIT_ID.fullmatch(head) and COMMIT_ID.fullmatch(tree)):
             raise GitFailed(f"{self.root} is no worktree any more: what git says of it makes no sense")
@@ -179,6 +181,7 @@ class OwnWorktree:
         merged = await merge(self._git, tip, commit)
         await self._inside(f"{self._showing(merged.tree)} && {self._pointing(tip)}")
         if merged.conflicts:
+            await self._inside(self._laying_out(merged.conflicts))
             raise Conflicting(
                 "others changed the same places meanwhile. The newest state of the team has been merged into your "
                 f"workspace; it conflicts in {listed(merged.conflicts)}. Between <<<<<<< and ======= is what the team "
@@ -204,6 +207,11 @@ class OwnWorktree:
 
     def _showing(self, tree: str) -> str:
         return self._call("read-tree", "-u", "--reset", tree)
+
+    def _laying_out(self, paths: Sequence[str]) -> str:
+        """These files though they lie outside of a sparse checkout: who is to edit them must see them."""
+        found = self._call("--literal-pathspecs", "ls-files", "-z", "--", *paths)
+        return f"{found} | {self._call('checkout-index', '-f', '-z', '--stdin', '--ignore-skip-worktree-bits')}"
 
     def _pointing(self, commit: str) -> str:
         return self._call("update-ref", "--no-deref", "HEAD", commit)
