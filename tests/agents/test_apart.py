@@ -346,6 +346,19 @@ async def test_a_setup_runs_once_in_each_worktree_and_its_failure_is_told_to_the
         assert "no cake" in " ".join(report.lines)
 
 
+async def test_what_is_included_is_not_seen_by_the_members_own_git_but_in_other_repositories(repository: Path) -> None:
+    write(repository, {".env": "KEY=1\n"})
+    other = f"git init -q {repository}-2 && cd {repository}-2 && touch .env && git status --porcelain"
+    script = {"lead": waiting, "ana": worker("cat .env && git add -A && git status --porcelain", other)}
+    async with apart(script, repository, worktree={"include": [".env"]}) as team:
+        await team.create_task("One")
+        await team.spawn("ana")
+        assert (await team.run("Go.")).succeeded
+        assert (await results(team, "ana"))[0].startswith("KEY=1\n[exit code 0]")
+        assert (await results(team, "ana"))[1].startswith("?? .env")
+    assert integrated(repository).keys() == {"a", "b"}
+
+
 async def test_a_submission_tells_its_way(repository: Path) -> None:
     model = Recorder({"lead": waiting, "ana": worker("echo ana > a")})
     async with apart(model, repository) as team:

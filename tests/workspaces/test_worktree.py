@@ -9,6 +9,8 @@ import pytest
 from bullpen.domain.submission import Work
 from bullpen.sandboxes.bubblewrap import probe
 from bullpen.workspace import Conflicting
+from bullpen.workspaces.worktree import EXCLUDE
+from bullpen.workspaces.worktrees import own_directory
 from tests.support.repository import files_at, fingerprint, git, make_repository, write
 from tests.workspaces.conftest import Site, open_site
 
@@ -37,6 +39,37 @@ async def test_everything_that_differs_is_one_commit_whatever_the_member_committ
         "ana <ana@bullpen.invalid> done\n\nin full"
     )
     assert git(site.repository, "rev-parse", "bullpen/team/ana") == work.commit
+
+
+@pytest.mark.parametrize("how", ["git add -A", "git add -A -f && git commit -qm mine"])
+async def test_what_is_excluded_is_not_handed_in_though_the_member_added_or_committed_it(site: Site, how: str) -> None:
+    ana = await site.worktree("ana")
+    own = own_directory(ana.root)
+    assert own is not None
+    (own / EXCLUDE).write_text("*.pyc\n/.env\n/odd name\n/new\n")
+    write(ana.root, {".env": "KEY=1\n", "odd name": "o\n", "x.pyc": "x\n", "a": "ana\n", "sub/.env": "work\n"})
+    done = await site.sandboxes["ana"].run(how)
+    assert done.exit_code == 0, done.output
+    work = await ana.gather("ana\n")
+    assert work is not None
+    assert git(site.repository, "diff", "--name-only", work.base, work.commit).split() == ["a", "sub/.env"]
+    assert (ana.root / ".env").read_text() == "KEY=1\n"
+    # What the trunk has is another's work, whatever lies at that name here.
+    ben = await gathered(site, "ben", {"new": "ben\n"})
+    assert not await site.integrate(site.submission("ben", ben))
+    await ana.catch_up(integrated=NOTHING)
+    work = await ana.gather("ana\n")
+    assert work is not None
+    assert files_at(site.repository, work.commit)["new"] == "ben"
+
+
+async def test_what_a_gitignore_takes_back_from_the_excludes_is_work(site: Site) -> None:
+    ana = await site.worktree("ana")
+    write(ana.root, {".gitignore": "!*.pyc\n", "x.pyc": "x\n"})
+    assert (await site.sandboxes["ana"].run("git add -A")).exit_code == 0
+    work = await ana.gather("ana\n")
+    assert work is not None
+    assert "x.pyc" in files_at(site.repository, work.commit)
 
 
 async def test_nothing_changed_is_nothing_to_hand_in(site: Site) -> None:

@@ -22,7 +22,7 @@ from bullpen.sandboxes import open_sandbox
 from bullpen.workspaces.clones import Clones
 from bullpen.workspaces.origin import LocalOrigin, Origin
 from bullpen.workspaces.remote import RemoteOrigin
-from bullpen.workspaces.worktree import OwnWorktree
+from bullpen.workspaces.worktree import OwnWorktree, environment_of
 from bullpen.workspaces.worktrees import INTEGRATION, Enter, Made, Trees, Worktrees
 
 SETUP_SECONDS = 1800.0
@@ -104,7 +104,7 @@ def entrance(house: House, team: Team, settings: Settings, trunk: Trunk, name: s
     private = house.state_directory / "members" / str(team.id) / name_key(name)
 
     def enter(made: Made) -> AbstractAsyncContextManager[Sandbox]:
-        spec = _spec(house, settings, name, made.root / trunk.prefix, private, made.root)
+        spec = _spec(house, settings, name, made.root / trunk.prefix, private, made)
         return open_sandbox(spec, kind=settings.sandbox.kind)
 
     return enter
@@ -124,9 +124,11 @@ async def _save_in_time(worktree: OwnWorktree) -> bool:
 
 
 def _spec(
-    house: House, settings: Settings, name: str, workspace: Path, private: Path, worktree: Path | None = None
+    house: House, settings: Settings, name: str, workspace: Path, private: Path, made: Made | None = None
 ) -> SandboxSpec:
     environment = {name: os.environ[name] for name in settings.sandbox.env if name in os.environ}
+    if made is not None and "GIT_CONFIG_COUNT" not in environment:
+        environment |= environment_of(made.own)
     if name == INTEGRATION:
         # Python takes what it compiled for good if second and size of the source are the same: between two commits that
         # are shown within a second, that would be the code of another commit.
@@ -134,7 +136,7 @@ def _spec(
     return SandboxSpec(
         member=name,
         workspace=workspace,
-        worktree=worktree,
+        worktree=None if made is None else made.root,
         private_directory=private,
         hidden=house.hidden,
         readable=_paths(settings.sandbox.readable),

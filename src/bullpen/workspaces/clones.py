@@ -33,8 +33,8 @@ from bullpen.workspaces.merging import tree_of
 from bullpen.workspaces.mirror import Mirror
 from bullpen.workspaces.origin import State
 from bullpen.workspaces.remote import NOTHING, Hold, RemoteOrigin, Tell
-from bullpen.workspaces.worktree import EXCLUDE, OwnWorktree
-from bullpen.workspaces.worktrees import READY, Enter, Made, add_worktree, excludes, own_directory
+from bullpen.workspaces.worktree import OwnWorktree
+from bullpen.workspaces.worktrees import READY, Enter, Made, add_worktree, own_directory, write_excludes
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Clones:
         if state.tree != await tree_of(self._git, state.head):
             # Nobody has been in it yet: nothing that could be run is there but what git knows.
             await Git(root).run("read-tree", "-u", "--reset", state.tree, env=_PLAIN)
-        (own / EXCLUDE).write_text(await excludes(self._git))
+        await write_excludes(self._git, own)
         (root / self._trunk.prefix).mkdir(parents=True, exist_ok=True)
         self._mark(clone).parent.mkdir(exist_ok=True, mode=0o700)
         self._mark(clone).touch()

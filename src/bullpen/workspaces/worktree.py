@@ -24,6 +24,17 @@ from bullpen.workspaces.trees import changed
 INSIDE_SECONDS = 300.0
 EXCLUDE = "bullpen-exclude"
 """In the worktree's own git directory: what is not the member's work though it lies there."""
+CONFIG = "bullpen-config"
+"""Beside it: what makes the member's own git pass over the same."""
+
+
+def environment_of(own: Path) -> dict[str, str]:
+    """For the member's own commands. Other repositories that they make, tests for example, are not concerned."""
+    return {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"includeIf.gitdir:{own}.path",
+        "GIT_CONFIG_VALUE_0": str(own / CONFIG),
+    }
 
 
 class OwnWorktree:
@@ -122,8 +133,9 @@ class OwnWorktree:
     async def look(self) -> State:
         """What is in the files now, as a tree. An index that a killed git left locked is unlocked. What was written
         outside of a sparse checkout is work as any other."""
-        look = f"{self._unlock()}; {self._call('add', '-A', '--sparse', '.')} && {self._call('write-tree')} && "
-        head, tree = (await self._inside(look + self._call("rev-parse", "HEAD"))).split()[-1:-3:-1]
+        taking = f"{self._call('add', '-A', '--sparse', '.')} && {self._leaving_out()}"
+        saying = f"{self._call('write-tree')} && {self._call('rev-parse', 'HEAD')}"
+        head, tree = (await self._inside(f"{self._unlock()}; {taking} && {saying}")).split()[-1:-3:-1]
         if not (COMMIT_ID.fullmatch(head) and COMMIT_ID.fullmatch(tree)):
             raise GitFailed(f"{self.root} is no worktree any more: what git says of it makes no sense")
         return State(head, tree)
@@ -204,6 +216,21 @@ class OwnWorktree:
 
     def _unlock(self) -> str:
         return f"rm -f {shlex.quote(str(self._own / 'index.lock'))}"
+
+    def _leaving_out(self) -> str:
+        """What is not its member's work is none either if the member added or committed it itself, unless the trunk
+        has it. Nearly always there is nothing of that kind: one command says so."""
+        listed = ("ls-files", "--cached", "--ignored", f"--exclude-from={self._own / EXCLUDE}")
+        base = f'"$({self._call("merge-base", "HEAD", self._trunk.ref)} || echo {self._trunk.base})"'
+        added = ("diff-index", "--cached", "--name-only", "--no-renames", "--diff-filter=A", "-z")
+        steps = (
+            self._call(*listed, "-z"),
+            # A .gitignore may take back what these patterns say.
+            self._call("check-ignore", "--no-index", "-z", "--stdin"),
+            f"xargs -0 -r {self._call('--literal-pathspecs', *added)} {base} --",
+            self._call("update-index", "--force-remove", "-z", "--stdin"),
+        )
+        return f'{{ [ -z "$({self._call(*listed)})" ] || {{ {" | ".join(steps)}; }}; }}'
 
     def _showing(self, tree: str) -> str:
         return self._call("read-tree", "-u", "--reset", tree)

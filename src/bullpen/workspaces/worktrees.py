@@ -20,7 +20,7 @@ from bullpen.errors import UsageError
 from bullpen.sandbox import Sandbox
 from bullpen.workspaces.git import Git, GitFailed
 from bullpen.workspaces.origin import not_here
-from bullpen.workspaces.worktree import EXCLUDE, OwnWorktree
+from bullpen.workspaces.worktree import CONFIG, EXCLUDE, OwnWorktree
 
 DIRECTORY = "worktrees"
 INTEGRATION = ".integration"
@@ -141,7 +141,7 @@ class Worktrees:
             await asyncio.to_thread(shutil.rmtree, root)
         own = await add_worktree(self._git, root, start)
         copied = await asyncio.to_thread(self._copy, root)
-        (own / EXCLUDE).write_text(await excludes(self._git, copied))
+        await write_excludes(self._git, own, copied)
         (root / self._trunk.prefix).mkdir(parents=True, exist_ok=True)
         self._mark(root.name).parent.mkdir(exist_ok=True)
         self._mark(root.name).touch()
@@ -181,7 +181,13 @@ async def add_worktree(git: Git, root: Path, start: str, env: Mapping[str, str] 
     return own
 
 
-async def excludes(git: Git, copied: Sequence[str] = ()) -> str:
+async def write_excludes(git: Git, own: Path, copied: Sequence[str] = ()) -> None:
+    (own / EXCLUDE).write_text(await _excludes(git, copied))
+    quoted = str(own / EXCLUDE).replace("\\", "\\\\").replace('"', '\\"')
+    (own / CONFIG).write_text(f'[core]\n\texcludesFile = "{quoted}"\n')
+
+
+async def _excludes(git: Git, copied: Sequence[str]) -> str:
     """What the human's own git passes over, and what was copied: in the sandbox HOME is another. Caches first, so that
     a pattern of the human's can take them back."""
     found = await git.ask("config", "--type=path", "--get", "core.excludesFile")
