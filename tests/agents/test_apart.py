@@ -346,6 +346,17 @@ async def test_a_setup_runs_once_in_each_worktree_and_its_failure_is_told_to_the
         assert "no cake" in " ".join(report.lines)
 
 
+async def test_what_a_setup_leaves_behind_is_not_handed_in_but_what_is_added_to_it_is(repository: Path) -> None:
+    left = "mkdir -p few many odd; touch 'few/a [1]' top; (cd many; seq 500 | xargs touch); echo set up >> a"
+    script = {"lead": waiting, "ana": worker("echo made > few/made; echo more > many/more; git add -A; ls top")}
+    async with apart(script, repository, worktree={"setup": left}) as team:
+        await team.create_task("One", check="ls top many/7")
+        await team.spawn("ana")
+        assert (await team.run("Go.")).succeeded
+        assert "top\n[exit code 0]" in (await results(team, "ana"))[0]
+    assert integrated(repository) == {"a": "one\ntwo\nthree\nset up", "b": "b", "few/made": "made"}
+
+
 async def test_what_is_included_is_not_seen_by_the_members_own_git_but_in_other_repositories(repository: Path) -> None:
     write(repository, {".env": "KEY=1\n"})
     other = f"git init -q {repository}-2 && cd {repository}-2 && touch .env && git status --porcelain"

@@ -66,7 +66,7 @@ async def open_room(
         async with enter(made) as box:
             worktree = trees.open(made, name, box)
             if settings.worktree.setup:
-                await _set_up(box, private, made, settings.worktree.setup)
+                await _set_up(worktree, box, private, made, settings.worktree.setup)
             try:
                 yield Room(made.root / trunk.prefix, private, box, worktree)
                 is_left = True
@@ -146,16 +146,18 @@ def _spec(
     )
 
 
-async def _set_up(sandbox: Sandbox, private: Path, made: Made, command: str) -> None:
+async def _set_up(worktree: OwnWorktree, sandbox: Sandbox, private: Path, made: Made, command: str) -> None:
     """The human's command, once in each new worktree: with network, but in the sandbox, for it runs what members may
-    have written."""
+    have written. What it leaves behind is nobody's work."""
     mark = private / f"set-up-{hashlib.sha256(command.encode()).hexdigest()[:16]}"
     if mark.exists() and not made.is_new:
         return
+    before = await worktree.list_untracked()
     done = await sandbox.run(command, timeout_seconds=SETUP_SECONDS, network=True)
     if done.exit_code != 0 or done.timed_out:
         how = "takes too long" if done.timed_out else f"exits {done.exit_code}"
         raise UsageError(f"worktree.setup `{command}` {how} in {made.root}: {done.output[-TAIL_CHARACTERS:].strip()}")
+    await worktree.pass_over(await worktree.list_untracked() - before)
     mark.touch()
 
 

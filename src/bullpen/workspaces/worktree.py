@@ -9,7 +9,7 @@ HEAD is detached, always: at the newest trunk that this worktree has seen, or at
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bullpen.domain.submission import Work
@@ -22,6 +22,8 @@ from bullpen.workspaces.origin import LocalOrigin, Origin, State
 from bullpen.workspaces.trees import changed
 
 INSIDE_SECONDS = 300.0
+FEW = 100
+"""So many files of a directory are passed over one by one: what its member adds to them is work."""
 EXCLUDE = "bullpen-exclude"
 """In the worktree's own git directory: what is not the member's work though it lies there."""
 CONFIG = "bullpen-config"
@@ -35,6 +37,11 @@ def environment_of(own: Path) -> dict[str, str]:
         "GIT_CONFIG_KEY_0": f"includeIf.gitdir:{own}.path",
         "GIT_CONFIG_VALUE_0": str(own / CONFIG),
     }
+
+
+def pattern_of(name: str) -> str:
+    """What excludes exactly this, and whatever is in it."""
+    return "/" + "".join(f"\\{letter}" if letter in r"\*?[ #!" else letter for letter in name)
 
 
 class OwnWorktree:
@@ -127,6 +134,25 @@ class OwnWorktree:
         """Exactly this commit, whatever was there; only what git ignores stays."""
         clean = self._call("clean", "-fdq")
         await self._inside(f"{self._unlock()}; {self._showing(commit)} && {clean} && {self._pointing(commit)}")
+
+    async def list_untracked(self) -> frozenset[str]:
+        """What git neither has nor ignores; of a directory in which it has nothing, `name/`."""
+        return frozenset(await self._list_others("--directory", "--no-empty-directory"))
+
+    async def pass_over(self, names: Collection[str]) -> None:
+        """What lies there under these names is nobody's work."""
+        patterns: list[str] = []
+        for name in sorted(names):
+            below = await self._list_others("--", name, most=FEW + 1)
+            patterns += map(pattern_of, below if len(below) <= FEW else [name])
+        if patterns:
+            await self._inside(f"printf '%s\\n' {shlex.join(patterns)} >> {shlex.quote(str(self._own / EXCLUDE))}")
+
+    async def _list_others(self, *which: str, most: int = 1_000) -> list[str]:
+        listing = ("-c", "core.quotePath=false", "--literal-pathspecs", "ls-files", "--others", "--exclude-standard")
+        said = await self._inside(f"{self._call(*listing, *which)} | head -n {most}")
+        # Names with a line's end or a quote in them are said in another way, and left alone.
+        return [name for name in said.splitlines() if name and not name.startswith('"')]
 
     # -- looking ---------------------------------------------------------------------------------------------
 

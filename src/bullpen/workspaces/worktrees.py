@@ -20,7 +20,7 @@ from bullpen.errors import UsageError
 from bullpen.sandbox import Sandbox
 from bullpen.workspaces.git import Git, GitFailed
 from bullpen.workspaces.origin import not_here
-from bullpen.workspaces.worktree import CONFIG, EXCLUDE, OwnWorktree
+from bullpen.workspaces.worktree import CONFIG, EXCLUDE, OwnWorktree, pattern_of
 
 DIRECTORY = "worktrees"
 INTEGRATION = ".integration"
@@ -198,7 +198,7 @@ async def _excludes(git: Git, copied: Sequence[str]) -> str:
         theirs = Path(configured).read_text(errors="replace")
     except OSError:
         theirs = ""
-    return "\n".join([*CACHES, theirs, *(f"/{_escaped(name)}" for name in copied), ""])
+    return "\n".join([*CACHES, theirs, *map(pattern_of, copied), ""])
 
 
 def own_directory(root: Path) -> Path | None:
@@ -219,7 +219,3 @@ def _remove_tree(root: Path) -> None:
     for directory, _, _ in os.walk(root):
         os.chmod(directory, 0o700)
     shutil.rmtree(root)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"\\{letter}" if letter in r"\*?[ #!" else letter for letter in name)
