@@ -281,6 +281,13 @@ REFUSED = [
     ("[hooks]\ntask_created = 5", "hooks.task_created is 5: a command or a list of commands is allowed"),
     ("[hooks]\ntask_created = ['true', '']", "hooks.task_created is"),
     ("[hooks]\ntask_started = 'x'", "there is no setting hooks.task_started; did you mean hooks.task_created?"),
+    *(
+        (
+            f"[worktree]\ninclude = ['{path}']",
+            f'worktree.include is ["{path}"]: a list of paths in the repository such as',
+        )
+        for path in ("/etc/hostname", "../secret", "conf/../../secret", "~/.netrc", "~", ".", "a**")
+    ),
     ("[sandbox]\nwritable = [1]", "sandbox.writable is [1]: a list of texts is allowed"),
     ("model = ''", 'model is "": a text or "none" is allowed'),
     ("model = 3", "model is 3: a text"),

@@ -187,6 +187,31 @@ async def test_files_that_git_does_not_have_are_copied_and_never_committed(tmp_p
     assert git(made.root, "-c", exclude, "status", "--porcelain", "-uall") == ""
 
 
+async def test_nothing_is_copied_from_outside_of_the_repository_or_to_outside_of_the_worktree(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "r", {"a": "1\n"})
+    write(tmp_path, {"outside/secret": "s\n", "target/mine": "m\n"})
+    (repository / "tracked").symlink_to(tmp_path / "target")
+    git(repository, "add", "tracked")
+    git(repository, "commit", "-qm", "a link")
+    (repository / "tracked").unlink()
+    write(repository, {"tracked/here": "h\n", "sub/.env": "e\n", ".bullpen/worktrees/team/ben/.env": "ben's\n"})
+    (repository / "out").symlink_to(tmp_path / "outside")
+    trunk = await begin_trunk(await surveyed(repository), "team", include_unsaved=False)
+    include = ["out/*", "tracked/*", "../outside/*", "**/.env", ".git/config"]
+    made = await Worktrees(trunk, repository / ".bullpen", include=include).make("ana")
+    assert content(made.root) == {"a": "1\n", "sub/.env": "e\n"}
+    assert not (tmp_path / "target/here").exists()
+    assert {path.name for path in (repository / ".bullpen/worktrees/team").iterdir()} == {".ready", "ana", "ben"}
+
+
+async def test_what_is_to_be_copied_and_is_not_there_is_said(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "r", {"a": "1\n"})
+    write(repository, {".env": "KEY=1\n"})
+    found = await survey(repository, include=[".env", ".evn", "conf/*.ini"])
+    assert isinstance(found, beginning.Repository)
+    assert found.notes == ("worktree.include in the settings: there is no .evn, conf/*.ini here",)
+
+
 async def test_a_worktree_that_a_kill_left_half_made_is_made_again(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "r", {"a": "1\n"})
     trunk = await begin_trunk(await surveyed(repository), "team", include_unsaved=False)

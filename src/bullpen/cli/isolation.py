@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import typer
@@ -35,16 +36,23 @@ def check_isolation(kind: str) -> None:
 
 
 async def find_start(
-    call: Call, isolation: str, place: Workplace, *, include_dirty: bool, may_ask: bool
+    call: Call,
+    isolation: str,
+    place: Workplace,
+    *,
+    include_dirty: bool,
+    may_ask: bool,
+    include: Sequence[str] = (),
 ) -> Start | Elsewhere | None:
-    """None: all work in the one directory. UsageError if they were to work apart and cannot."""
+    """`include`: what the settings copy into worktrees. None: all work in the one directory. UsageError if they were to
+    work apart and cannot."""
     if place.address is not None:
         return await _find_elsewhere(call, isolation, place.address, include_dirty=include_dirty)
     directory = place.directory
     say_what_is_shared(call, directory)
     if isolation == "shared":
         return None
-    found = await survey(directory, place=place_of(call.place.url).state_directory)
+    found = await survey(directory, place=place_of(call.place.url).state_directory, include=include)
     if isinstance(found, Unfit):
         if isolation == "worktree":
             raise UsageError(

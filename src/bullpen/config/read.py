@@ -34,6 +34,7 @@ _LISTS = {
     "pattern": 'a list of patterns such as "bash:git push"',
     "command": "a command or a list of commands",
     "label": 'a list of labels such as "gpu"',
+    "inside": 'a list of paths in the repository such as ".env" or "conf/*.ini", without "/" or "~" in front and ".."',
 }
 
 
@@ -204,7 +205,17 @@ def _is_text(value: Any, allowed: Allowed) -> bool:
         return bool(_PATTERN.fullmatch(value))
     if allowed.kind == "label":
         return bool(LABEL_PATTERN.fullmatch(value))
+    if allowed.kind == "inside":
+        return _is_inside(value)
     return True
+
+
+def _is_inside(pattern: str) -> bool:
+    """Does it stay below the directory that it is looked for in?"""
+    parts = pattern.split("/")
+    # Before Python 3.13, `**` is a part of its own or a mistake.
+    sound = all(part != ".." and ("**" not in part or part == "**") for part in parts)
+    return sound and not pattern.startswith(("/", "~")) and any(part not in ("", ".") for part in parts)
 
 
 def _from_text(hint: Any, text: str) -> Any:

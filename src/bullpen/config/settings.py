@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
     example: Any = None
     is_local: bool = False
     is_required: bool = False
-    kind: Literal["", "store", "model", "name", "variable", "pattern", "command", "label"] = ""
+    kind: Literal["", "store", "model", "name", "variable", "pattern", "command", "label", "inside"] = ""
 
 
 def setting(default: Any, about: str, **allowed: Any) -> Any:
@@ -152,7 +152,10 @@ class WorktreeSettings:
         example="npm ci",
     )
     include: tuple[str, ...] = setting(
-        (), "Files that git does not have and that are copied into it; never committed.", example=[".env"]
+        (),
+        "Files that git does not have and that are copied into it; never committed.",
+        example=[".env"],
+        kind="inside",
     )
 
 

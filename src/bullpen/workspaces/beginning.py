@@ -46,8 +46,8 @@ class Unfit:
     is_git: bool = True
 
 
-async def survey(directory: Path, *, place: Path | None = None) -> Repository | Unfit:
-    """`place`: where the worktrees will lie, if that is not in the repository."""
+async def survey(directory: Path, *, place: Path | None = None, include: Sequence[str] = ()) -> Repository | Unfit:
+    """`place`: where the worktrees will lie, if that is not in the repository. `include`: what is to be copied."""
     git = Git(directory)
     if shutil.which("git") is None:
         return Unfit(NO_GIT, is_git=False)
@@ -64,10 +64,10 @@ async def survey(directory: Path, *, place: Path | None = None) -> Repository | 
     head = await git.find("HEAD")
     if head is None:
         return Unfit("the repository has no commit yet: commit once, and each member gets a worktree")
-    return await _fit(git, head, place)
+    return await _fit(git, head, place, include)
 
 
-async def _fit(git: Git, head: str, place: Path | None) -> Repository | Unfit:
+async def _fit(git: Git, head: str, place: Path | None, include: Sequence[str]) -> Repository | Unfit:
     root = Path(await git.run("rev-parse", "--show-toplevel"))
     top = Git(root)
     if (missing := await find_missing_space(top, head, _existing(place) if place else root)) is not None:
@@ -78,7 +78,7 @@ async def _fit(git: Git, head: str, place: Path | None) -> Repository | Unfit:
         branch=(await git.ask("symbolic-ref", "--quiet", "--short", "HEAD")).text.strip(),
         prefix=(await git.run("rev-parse", "--show-prefix")).rstrip("/"),
         unsaved=await _unsaved(top),
-        notes=tuple(await _notes(top, root)),
+        notes=(*await _notes(top, root), *_missing(root, include)),
     )
 
 
@@ -127,6 +127,11 @@ async def _notes(git: Git, root: Path) -> list[str]:
     if (await git.ask("config", "--get", "extensions.partialClone")).text.strip():
         notes.append("this is a partial clone: what git has not fetched yet cannot be fetched in the sandbox")
     return notes
+
+
+def _missing(root: Path, include: Sequence[str]) -> list[str]:
+    missing = [pattern for pattern in include if next(root.glob(pattern), None) is None]
+    return [f"worktree.include in the settings: there is no {described(tuple(missing))} here"] if missing else []
 
 
 async def _twins(git: Git) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ class Worktrees:
         self._trunk = trunk
         self._git = Git(trunk.repository)
         self._include = include
+        self._state_directory = state_directory
         self.directory = state_directory / DIRECTORY / trunk.branch.removeprefix(PREFIX)
 
     async def make(self, name: str, incarnation: int = 0, enter: Enter | None = None) -> Made:
@@ -153,7 +154,7 @@ class Worktrees:
         for pattern in self._include:
             for path in sorted(source.glob(pattern)):
                 name = path.relative_to(source)
-                if name.parts[0] == ".git" or os.path.lexists(root / name):
+                if os.path.lexists(root / name) or not self._may_copy(name, root):
                     continue
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 if path.is_dir() and not path.is_symlink():
@@ -162,6 +163,14 @@ class Worktrees:
                     shutil.copy2(path, root / name, follow_symlinks=False)
                 copied.append(name.as_posix())
         return copied
+
+    def _may_copy(self, name: Path, root: Path) -> bool:
+        """Neither git's nor ours, and no link on the way leads out of the repository, or out of the worktree."""
+        source = Path(self._trunk.repository).resolve()
+        found = (source / name.parent).resolve() / name.name
+        taboo = (source / ".git", self._state_directory.resolve())
+        leads_out = not (root / name.parent).resolve().is_relative_to(root.resolve())
+        return found.is_relative_to(source) and not leads_out and not any(map(found.is_relative_to, taboo))
 
 
 async def add_worktree(git: Git, root: Path, start: str, env: Mapping[str, str] | None = None) -> Path:

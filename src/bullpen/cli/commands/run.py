@@ -172,7 +172,12 @@ async def _run(
     runner = await placement.find_runner(call, settings)
     say_what_is_not_confined(call, settings, place.directory)
     start = await find_start(
-        call, settings.isolation, place, include_dirty=beginning.include_dirty, may_ask=beginning.may_ask
+        call,
+        settings.isolation,
+        place,
+        include_dirty=beginning.include_dirty,
+        may_ask=beginning.may_ask,
+        include=settings.worktree.include,
     )
     async with call.store() as store:
         memory = {WORKSPACE: place.text, CHECK: check}
@@ -238,9 +243,9 @@ async def set_apart_at_first(call: Call, team: Team, settings: Settings, place: 
     known = team.record.settings
     if not known.get(CLEANED) and (WORKSPACE in known or Trunk.of(known) is not None):
         return
-    may_ask = not call.is_json
+    may_ask, include = not call.is_json, settings.worktree.include
     isolation = "worktree" if known.get(CLEANED) else settings.isolation
-    start = await find_start(call, isolation, place, include_dirty=False, may_ask=may_ask)
+    start = await find_start(call, isolation, place, include_dirty=False, may_ask=may_ask, include=include)
     await set_apart(call, team, start)
     await team.remember(**{WORKSPACE: place.text, CLEANED: False})
 
