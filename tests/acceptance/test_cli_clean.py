@@ -13,7 +13,9 @@ from bullpen.team import Team
 from bullpen.workspaces.worktrees import Worktrees
 from tests.acceptance.command import Bullpen
 from tests.acceptance.homes import Home, three_done
+from tests.acceptance.scripts import FREE
 from tests.acceptance.test_cli_isolation import model_that_runs
+from tests.acceptance.working import working
 from tests.support.repositories import Work, git, write
 from tests.support.repository import fingerprint
 
@@ -206,3 +208,16 @@ def test_a_team_that_was_cleaned_up_begins_anew_from_what_the_user_has_now(
     assert "each member works in a worktree of its own, on bullpen/crew, from main" in ran.err
     assert files_at(bullpen.directory, "bullpen/crew")["notes"] == "second"
     assert fingerprint(bullpen.directory) == before
+
+
+def test_who_idles_on_a_worker_leaves_its_worktree_before_that_goes(home: Home, tmp_path: Path) -> None:
+    (home.repository / "bullpen.toml").write_text(FREE)
+    model = model_that_runs("pwd", tmp_path)
+    with working(home.bullpen) as worker:
+        home.bullpen("run", "Look", "--team", "demo", "--model", model, "--isolation", "worktree", "--detach")
+        worker.hear_all("taken", {"lead"})
+        home.bullpen("watch", "demo")
+        assert "demo: removed" in home.bullpen("clean", "demo").out
+        worker.hear_all("left", {"lead", "ana"})
+    assert refs(home) == []
+    assert not (home.repository / ".bullpen/worktrees").exists()

@@ -20,7 +20,7 @@ from tests.acceptance.working import working
 from tests.support.builders import CHECK, PROJECT
 from tests.support.git_server import git_server
 from tests.support.repository import files_at, git, make_repository, write
-from tests.support.troupe import events_of, until
+from tests.support.troupe import events_of, until, until_event
 
 SECRET = "s3cret-t0ken"
 
@@ -271,6 +271,10 @@ def test_a_worker_that_is_told_to_leave_hands_its_members_on_with_what_they_have
     assert files_at(bare, "bullpen/crew")["made"] == "half\nwhole"
 
 
+async def until_told_what_is_kept(team: Team) -> None:
+    await until_event(team, lambda event: event.data.get("to") == "user" and ".kept-" in event.data.get("text", ""))
+
+
 def test_what_a_killed_worker_had_in_work_is_kept_when_its_machine_is_back(
     machines: list[Elsewhere], bare: Path
 ) -> None:
@@ -286,7 +290,7 @@ def test_what_a_killed_worker_had_in_work_is_kept_when_its_machine_is_back(
             second.hear_all("taken", {"lead", "ana"})
             ask_team(two, EventKind.TASK_COMPLETED, task=1)
             with working(one):
-                ask_team(one, EventKind.MESSAGE_SENT, to="user")
+                one.prepare(until_told_what_is_kept, team=TEAM)
             assert second.end() == 0
     kept = [ref for ref in git(bare, "for-each-ref", "--format=%(refname)").split() if ".kept-" in ref]
     assert [files_at(bare, ref)["made"] for ref in kept] == ["half"]

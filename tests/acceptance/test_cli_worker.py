@@ -44,6 +44,19 @@ say = "nothing to do"
 repeat = true
 """
 
+STALLS = """
+[[members.lead]]
+calls = [{ name = "TaskCreate", arguments = { subject = "Paint it", role = "painter" } }]
+
+[[members.lead]]
+when = { context = "The team has stalled" }
+say = "I know of no painter."
+
+[[members.lead]]
+say = "I wait."
+repeat = true
+"""
+
 
 def ask_team(bullpen: Bullpen, kind: EventKind, **facts: Any) -> None:
     async def wait(team: Team) -> None:
@@ -132,6 +145,62 @@ def test_whom_a_killed_worker_hosted_the_next_one_takes(bullpen: Bullpen) -> Non
         ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
         [first, second] = bullpen.read("worker", "list", "--all")
         assert (first["state"], second["state"]) == ("died", "alive")
+
+
+# -- when it is over -------------------------------------------------------------------------------
+
+
+def mail_to_the_user(bullpen: Bullpen) -> list[str]:
+    return [mail["content"] for mail in bullpen.read("inbox", "--team", TEAM)]
+
+
+def test_a_team_that_finishes_on_a_worker_is_at_rest_and_the_user_is_told_once(bullpen: Bullpen) -> None:
+    go(bullpen)
+    with working(bullpen) as one:
+        begin(bullpen)
+        watched = bullpen("watch", TEAM)
+        assert "\ncrew: done\n" in watched.out
+        assert "Migration complete." in watched.out
+        finished = "team crew is finished: 1 completed. `bullpen watch crew` tells what it said."
+        ask_team(bullpen, EventKind.MESSAGE_SENT, to="user")
+        assert mail_to_the_user(bullpen) == [finished]
+        # Nothing of it is refused because of a lead that idles.
+        assert "\ncrew: done\n" in bullpen("resume", TEAM).out
+        assert "exists: `bullpen resume crew`" in bullpen("run", "More", "--team", TEAM, code=1).err
+        assert bullpen("clean", TEAM).out == "nothing to clean up\n"
+        with working(bullpen) as other:
+            assert one.end() == 0
+            other.hear_all("taken", {"lead"})
+            bullpen("watch", TEAM)
+            assert other.end() == 0
+    assert mail_to_the_user(bullpen) == [finished]
+
+
+def test_a_team_that_stalls_on_a_worker_ends_for_who_watches_and_the_user_is_told_who_waits(bullpen: Bullpen) -> None:
+    scripted(bullpen, STALLS)
+    with working(bullpen):
+        bullpen("run", "Paint it", "--team", TEAM, "--detach")
+        watched = bullpen("watch", TEAM, code=1)
+        assert "\ncrew: stalled: nothing can go on by itself\n" in watched.out
+        assert "#1 Paint it: needs the role painter, which nobody has\n" in watched.out
+        assert "I know of no painter." in watched.out
+        assert watched.err == "bullpen: `bullpen chat --team crew` talks with the lead\n"
+        ask_team(bullpen, EventKind.MESSAGE_SENT, to="user")
+        assert mail_to_the_user(bullpen) == [
+            "team crew is stalled: nothing can go on by itself.\n"
+            "- #1 Paint it: needs the role painter, which nobody has\n"
+            "`bullpen chat --team crew` talks with the lead."
+        ]
+        assert "has 1 unfinished tasks" in bullpen("run", "More", "--team", TEAM, code=1).err
+
+
+def test_a_question_on_a_worker_ends_it_for_who_watches_and_an_answer_goes_on(bullpen: Bullpen) -> None:
+    scripted(bullpen, '[[members.lead]]\nsay = "Which colour?"\n[[members.lead]]\nsay = "Blue it is."\n')
+    with working(bullpen):
+        bullpen("run", "Paint it", "--team", TEAM, "--detach")
+        assert "lead asks: Which colour?" in bullpen("watch", TEAM, code=4).out
+        bullpen("send", "lead", "blue", "--team", TEAM)
+        assert "Blue it is." in bullpen("watch", TEAM).out
 
 
 # -- whom it takes ---------------------------------------------------------------------------------

@@ -190,9 +190,16 @@ class Worker:
         """Room that a runner promises, in workers that it would start: it takes nobody itself."""
         return any(label.startswith(_RUNNER_LABEL) for label in self.labels)
 
+    @property
+    def is_of_run(self) -> bool:
+        """Does it belong to somebody who runs a team, and judges when that is over? It is no `bullpen worker` then."""
+        return RUN_LABEL in self.labels
+
 
 _TEAM_LABEL = "team="
 _RUNNER_LABEL = "runner="
+RUN_LABEL = "by=run"
+"""With a `=`, as that of a team: no member can ask for it."""
 LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 

@@ -6,6 +6,6 @@ looks again inside its transaction.
 
 from bullpen.maintenance.duty import Maintenance
 from bullpen.maintenance.lapse import LapseWatch
-from bullpen.maintenance.standing import StandingWatch
+from bullpen.maintenance.standing import StandingWatch, UnattendedWatch
 
-__all__ = ["LapseWatch", "Maintenance", "StandingWatch"]
+__all__ = ["LapseWatch", "Maintenance", "StandingWatch", "UnattendedWatch"]

@@ -6,6 +6,7 @@ worktree gets a name before the worktree goes.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from bullpen.store import Store
 from bullpen.stores.place import Place, place_of
 from bullpen.team.beginning import CLEANED
 from bullpen.team.home import find_heir
-from bullpen.team.hosts import check_at_rest
+from bullpen.team.hosts import check_at_rest, find_hosts
 from bullpen.team.team import Team as Facade
 from bullpen.workspaces.git import GitFailed
 from bullpen.workspaces.leftover import Leftovers, is_there
@@ -30,6 +31,9 @@ from bullpen.workspaces.made import Made
 from bullpen.workspaces.worktree import OwnWorktree
 from bullpen.workspaces.worktrees import Made as MadeWorktree
 from bullpen.workspaces.worktrees import Worktrees
+
+# Who idles leaves at once; a worker that hangs is not waited for any longer.
+LEAVING_SECONDS = 30.0
 
 
 @dataclass(kw_only=True)
@@ -74,7 +78,24 @@ async def clean(store: Store, team: Team, *, is_forced: bool = False, is_tried: 
     cleaned.trunk = trunk.branch
     if not is_there(trunk):
         raise UsageError(f"the repository {trunk.repository} is not on this machine: clean up where the team worked")
+    if not is_tried:
+        await _see_off(store, team)
     return await _Cleaning(store, team, trunk, cleaned, is_forced=is_forced, is_tried=is_tried).clean()
+
+
+async def _see_off(store: Store, team: Team) -> None:
+    """Who idles on a worker has its worktree open there, and mail would wake it in one that is gone: it leaves first,
+    and comes back with the next run."""
+    if not (await find_hosts(store, team)).hosting:
+        return
+    await Facade(store, team).stop(timeout_seconds=LEAVING_SECONDS)
+    try:
+        async with asyncio.timeout(LEAVING_SECONDS), store.listen_events(team.id) as bell:
+            while (await find_hosts(store, team)).hosting:
+                await bell.wait()
+                bell.clear()
+    except TimeoutError:
+        raise Conflict(f"team {team.name} does not leave its worker: `bullpen worker list` shows which") from None
 
 
 class _Cleaning:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import Liveness, Member, MemberKind, Team, Worker
+from bullpen.domain.standing import Standing, Verdict
 from bullpen.errors import Conflict
 from bullpen.maintenance.lapse import LapseWatch
+from bullpen.maintenance.standing import StandingWatch
 from bullpen.store import Store
 
 LOOK_AGAIN_SECONDS = 0.5
@@ -40,10 +42,25 @@ def _is_hosted(member: Member) -> bool:
     return member.worker_id is not None and member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)
 
 
+async def find_rest(store: Store, hosts: Hosts) -> Standing | None:
+    """How a team stands that is hosted by workers alone, once nothing moves: its lead stays there, but nobody runs it
+    who would end it. None while something moves, or somebody runs it."""
+    if not hosts.hosting or any(worker.is_of_run for worker in hosts.hosting):
+        return None
+    standing = await StandingWatch(store, hosts.team.id).peek()
+    return None if standing.verdict is Verdict.MOVES else standing
+
+
+async def is_at_work(store: Store, team: Team) -> bool:
+    """Does another process run it, or do workers that have something to do?"""
+    hosts = await find_hosts(store, team)
+    return bool(hosts.hosting) and await find_rest(store, hosts) is None
+
+
 async def check_at_rest(store: Store, team: Team) -> None:
-    """Conflict while another process runs it; says how to take part."""
-    hosts = (await find_hosts(store, team)).hosting
-    if hosts:
+    """Conflict while it is at work; says how to take part."""
+    if await is_at_work(store, team):
+        hosts = (await find_hosts(store, team)).hosting
         raise Conflict(
             f"team {team.name!r} is at work (worker {hosts[0].id} on {hosts[0].host}, pid {hosts[0].pid}): "
             f"`bullpen chat --team {team.name}` talks with it, `bullpen watch {team.name}` looks on"

@@ -8,21 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bullpen.agent.context import decode_reply
 from bullpen.agent.house import House, Listener, OpenModel
 from bullpen.agent.room import open_room, origin_of
 from bullpen.config import Settings
-from bullpen.domain.budget import BUDGET_SPENT
-from bullpen.domain.member import LEAD, MemberKind, MemberStatus
+from bullpen.domain.member import LEAD, RUN_LABEL
 from bullpen.domain.member import Team as TeamRecord
-from bullpen.domain.prompt import TextPart
-from bullpen.domain.standing import Snapshot, Standing, Verdict
+from bullpen.domain.standing import Verdict
 from bullpen.domain.task import Evidence
-from bullpen.domain.transcript import TurnKind
 from bullpen.domain.trunk import Trunk
 from bullpen.maintenance.standing import SETTLING_SECONDS, StandingWatch
 from bullpen.providers import open_provider
 from bullpen.team.changes import changed_files, made_on, take_stock
+from bullpen.team.ending import Over, find_outcome, make_report
 from bullpen.team.hosts import find_successor
 from bullpen.team.report import Outcome, Report
 from bullpen.team.service import make_house
@@ -78,7 +75,13 @@ class Hosting:
     runner: Runner | None = None
 
     def worker(self, team: Team) -> Worker:
-        return Worker(self._house(team), slots=self.slots, team_id=team.id, lease_seconds=self.lease_seconds)
+        return Worker(
+            self._house(team),
+            slots=self.slots,
+            labels=(RUN_LABEL,),
+            team_id=team.id,
+            lease_seconds=self.lease_seconds,
+        )
 
     def _crew(self, team: Team) -> AbstractAsyncContextManager[Crew]:
         if self.runner is None:
@@ -130,7 +133,7 @@ class Hosting:
         remote = trunk.repository if trunk.is_remote else ""
         return replace(report, files=made.files, branch=trunk.branch, remote=remote, commits=made.commits)
 
-    async def _until_over(self, team: Team, crew: Crew, *, is_checked: bool) -> tuple[Outcome, tuple[str, ...]]:
+    async def _until_over(self, team: Team, crew: Crew, *, is_checked: bool) -> Over:
         team = await _current(team, crew)
         watch = StandingWatch(team.store, team.id)
         async with team.store.listen_events(team.id) as bell:
@@ -187,64 +190,9 @@ async def _tell_of_check(team: Team, evidence: Evidence) -> None:
     await team.store.notify(team.id, LEAD, text)
 
 
-async def _over(team: Team, watch: StandingWatch, *, is_checked: bool) -> tuple[Outcome, tuple[str, ...]] | None:
+async def _over(team: Team, watch: StandingWatch, *, is_checked: bool) -> Over | None:
     standing = await watch.look()
-    if standing.verdict is Verdict.MOVES:
-        return None
-    outcome, lines = _outcome(await team.store.get_snapshot(team.id), standing)
-    if outcome is Outcome.DONE and not is_checked:
-        # A lead that ends with a question has not finished. Where a check decides, it decides.
-        word = await last_word(team, LEAD)
-        if word.endswith("?"):
-            return Outcome.ASKS, (f"{LEAD} asks: {word.splitlines()[-1]}",)
-    return outcome, lines
+    return None if standing.verdict is Verdict.MOVES else await find_outcome(team, standing, is_checked=is_checked)
 
 
-def _outcome(snapshot: Snapshot, standing: Standing) -> tuple[Outcome, tuple[str, ...]]:
-    broke = [member for member in snapshot.members if member.status_reason.startswith(BUDGET_SPENT)]
-    if broke:
-        return Outcome.BUDGET, (broke[0].status_reason,)
-    lead = next(member for member in snapshot.members if member.kind is MemberKind.LEAD)
-    unanswered = lead.counters.get("unanswered")
-    if unanswered or lead.status_reason.startswith("error: "):
-        return Outcome.ERROR, (unanswered or lead.status_reason,)
-    if lead.status is MemberStatus.SHUTDOWN and lead.status_reason in ("asked", "forced"):
-        return Outcome.STOPPED, ()
-    if failed := lead.counters.get("failed"):
-        return Outcome.FAILED, (failed,)
-    match standing.verdict:
-        case Verdict.ASKS:
-            return Outcome.ASKS, standing.lines
-        case Verdict.STALLED:
-            return Outcome.STALLED, standing.lines
-        case _:
-            return Outcome.DONE, ()
-
-
-async def make_report(team: Team, outcome: Outcome, lines: tuple[str, ...], seconds: float) -> Report:
-    # The lead may have named it meanwhile.
-    team.record = await team.store.get_team(team.id)
-    return Report(
-        team=team.name,
-        tasks=tuple(await team.list_tasks()),
-        outcome=outcome,
-        text=await last_word(team, LEAD),
-        lines=lines,
-        accounts=tuple(await team.store.list_accounts(team.id)),
-        seconds=seconds,
-    )
-
-
-async def last_word(team: Team, name: str) -> str:
-    """What a member said last."""
-    turns = await team.store.list_turns(team.id, name)
-    for turn in reversed(turns):
-        if turn.kind == TurnKind.ASSISTANT:
-            parts = decode_reply(turn.content["parts"])
-            text = "".join(part.text for part in parts if isinstance(part, TextPart)).strip()
-            if text:
-                return text
-    return ""
-
-
-__all__ = ["Hosting", "Listener", "OpenModel", "make_report"]
+__all__ = ["Hosting", "Listener", "OpenModel"]

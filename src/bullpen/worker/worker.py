@@ -18,7 +18,7 @@ from bullpen.domain.member import Worker as WorkerRecord
 from bullpen.domain.message import MessageType
 from bullpen.domain.text import name_key
 from bullpen.errors import LeaseLost, StoreUnavailable, TeamDeleted, UsageError
-from bullpen.maintenance import Maintenance, StandingWatch
+from bullpen.maintenance import Maintenance, StandingWatch, UnattendedWatch
 from bullpen.worker.aside import Aside, list_others
 from bullpen.worker.host import LEASE_SECONDS, Host
 from bullpen.worker.integrator import Integrator
@@ -339,7 +339,8 @@ class Worker:
     async def _live_in_its_team(self, agent: Agent) -> bool:
         """False when it has gone on in another one."""
         team_id = agent.member.team_id
-        watch = StandingWatch(self._store, team_id, is_quiet=lambda: not self._is_busy_in(team_id))
+        kind = StandingWatch if self.record.is_of_run else UnattendedWatch
+        watch = kind(self._store, team_id, is_quiet=lambda: not self._is_busy_in(team_id))
         async with watch.watching(agent.is_lead):
             return await live(agent)
 

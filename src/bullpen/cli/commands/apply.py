@@ -14,7 +14,7 @@ from bullpen.domain.task import parse_task_id
 from bullpen.errors import UsageError
 from bullpen.team import Team
 from bullpen.team.home import find_missing, get_trunk_here
-from bullpen.team.hosts import find_hosts
+from bullpen.team.hosts import is_at_work
 from bullpen.workspaces.application import Application, Mode
 from bullpen.workspaces.applying import Plan, Wish, carry_out, make_plan, recover, undo
 from bullpen.workspaces.beginning import described
@@ -102,7 +102,7 @@ async def _chosen(team: Team, made: Made, number: int | None, member: str | None
 
 async def _say_what_is_missing(call: Call, team: Team, made: Made) -> None:
     """All of this is allowed: one may take what there is."""
-    if (await find_hosts(team.store, team.record)).hosting:
+    if await is_at_work(team.store, team.record):
         call.note(f"team {team.name} is still at work: this is what was on {made.trunk.branch} just now")
     missing = await find_missing(team.store, team.record)
     for word, tasks in (("not finished", missing.unfinished), ("failed", missing.failed)):

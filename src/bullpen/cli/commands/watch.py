@@ -12,6 +12,10 @@ from bullpen.cli.live.looking import Looking, in_lines
 from bullpen.cli.live.screen import Screen
 from bullpen.cli.terminal import is_screen
 from bullpen.cli.views.hosts import hosts_line
+from bullpen.domain.standing import Standing
+from bullpen.domain.trunk import Trunk
+from bullpen.team import Team
+from bullpen.team.progress import Progress
 
 RECENT = 20
 
@@ -26,16 +30,35 @@ def watch(
 ) -> None:
     """Look on while a team works.
 
-    Ends when nobody runs it any more, or with Ctrl-C; the team does not notice either. With --json the events
+    Ends when nobody runs it any more, or with Ctrl-C; the team does not notice either. On workers it ends when the team
+    is done, stalled or asks you something: with the report and the exit code of a run. With --json the events
     themselves, from the beginning.
     """
     call = Call.of(ctx)
-    call.run(_watch(call, team, everything))
+    raise typer.Exit(call.run(_watch(call, team, everything)))
 
 
-async def _watch(call: Call, named: str | None, everything: bool) -> None:
+async def _watch(call: Call, named: str | None, everything: bool) -> int:
+    """The exit code."""
     async with call.team(named) as team:
         looking = Looking(call, team, recent=None if everything or call.is_json else RECENT)
         has_picture = is_screen() and not call.is_json
-        hosts = await looking.until_over(looking.on(Screen()) if has_picture else in_lines)
+        hosts, standing = await looking.until_over(looking.on(Screen()) if has_picture else in_lines)
+        if standing is not None:
+            return await _report(call, team, standing, looking.progress)
     call.note(hosts_line(hosts))
+    return 0
+
+
+async def _report(call: Call, team: Team, standing: Standing, progress: Progress) -> int:
+    """As whoever runs a team ends."""
+    from bullpen.cli.live.hosting import say_how_to_go_on, show_report
+    from bullpen.team.ending import find_outcome, make_report
+
+    outcome, lines = await find_outcome(team, standing, is_checked=False)
+    report = await make_report(team, outcome, lines, progress.hosted_until(team.store.clock.now()))
+    show_report(call, report, progress)
+    if (trunk := Trunk.of(team.record.settings)) is not None:
+        name = team.name
+        call.note(f"what it made is on {trunk.branch}: `bullpen diff {name}` shows it, `{trunk.taking(name)}` takes it")
+    return say_how_to_go_on(call, report, progress)

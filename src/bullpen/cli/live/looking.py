@@ -1,4 +1,5 @@
-"""Looking on while somebody else runs a team: the news so far, then each as it comes, until nobody runs it any more.
+"""Looking on while somebody else runs a team: the news so far, then each as it comes, until nobody runs it any more,
+or nothing moves on the workers that host it.
 
 It reads only. What it shows comes from the log, and whether the team is still run from its hosts.
 """
@@ -17,8 +18,9 @@ from bullpen.domain.budget import limits_of
 from bullpen.domain.codec import encode
 from bullpen.domain.event import Event
 from bullpen.domain.member import MemberStatus
+from bullpen.domain.standing import Standing
 from bullpen.team import Team
-from bullpen.team.hosts import Hosts, find_hosts
+from bullpen.team.hosts import Hosts, find_hosts, find_rest
 from bullpen.team.progress import Progress
 
 # A host that is killed rings no bell, and time goes by in the picture.
@@ -34,10 +36,10 @@ class Looking:
         self._call = call
         self._team = team
         self._recent = recent
-        self._progress = Progress()
+        self.progress = Progress()
 
-    async def until_over(self, show: Show) -> Hosts:
-        """Returns who would host it next."""
+    async def until_over(self, show: Show) -> tuple[Hosts, Standing | None]:
+        """Returns who would host it next, and how it stands if workers still host it."""
         news = await self._catch_up(self._recent)
         async with self._team.store.listen_events(self._team.id) as bell:
             while True:
@@ -45,32 +47,33 @@ class Looking:
                 # Read again each time: the lead may name it, or delete it.
                 self._team.record = await self._team.store.get_team(self._team.id)
                 hosts = await find_hosts(self._team.store, self._team.record)
-                # In this order: what was written before its host left is told.
+                standing = await find_rest(self._team.store, hosts)
+                # In this order: what was written before its host left, or before it came to rest, is told.
                 news += await self._catch_up(None)
                 show(news)
-                if self._is_over(hosts):
-                    return hosts
+                if standing is not None or self._is_over(hosts):
+                    return hosts, standing
                 news = []
                 await bell.wait(LOOK_AGAIN_SECONDS)
 
     async def _catch_up(self, recent: int | None) -> list[str]:
         told: deque[str] = deque(maxlen=recent)
-        while events := await self._team.list_events(after=self._progress.position):
+        while events := await self._team.list_events(after=self.progress.position):
             for event in events:
-                self._progress.follow(event)
+                self.progress.follow(event)
                 told += self._tell(event)
         return list(told)
 
     def _tell(self, event: Event) -> list[str]:
         if self._call.is_json:
             return [json_text(encode(event))]
-        return self._call.draw(lambda page: draw_news(page, event, self._progress))
+        return self._call.draw(lambda page: draw_news(page, event, self.progress))
 
     def _is_over(self, hosts: Hosts) -> bool:
         if hosts.hosting:
             return False
-        wanted = any(member.status == MemberStatus.WANTED for member in self._progress.members.values())
-        return self._progress.is_deleted or not (wanted and hosts.willing)
+        wanted = any(member.status == MemberStatus.WANTED for member in self.progress.members.values())
+        return self.progress.is_deleted or not (wanted and hosts.willing)
 
     # -- where it is shown ------------------------------------------------------------------------
 
@@ -79,7 +82,7 @@ class Looking:
 
         def show(news: list[str]) -> None:
             now = self._team.store.clock.now()
-            picture = self._call.draw(lambda page: draw_picture(page, self._progress, now=now, budget_usd=budget))
+            picture = self._call.draw(lambda page: draw_picture(page, self.progress, now=now, budget_usd=budget))
             screen.show(news, ["", *picture])
 
         return show

@@ -18,7 +18,7 @@ from typing import Any
 
 from bullpen.agent.house import House
 from bullpen.config import Settings
-from bullpen.domain.member import Member, MemberKind, Worker, check_labels, runner_label, team_label
+from bullpen.domain.member import RUN_LABEL, Member, MemberKind, Worker, check_labels, runner_label, team_label
 from bullpen.domain.member import Team as TeamRecord
 from bullpen.errors import RunnerUnavailable, StoreUnavailable, UsageError
 from bullpen.maintenance import Maintenance
@@ -221,7 +221,7 @@ class RayCrew:
         if self._promise is not None and self._promise[1].lost.is_set():
             self._promise = None
         if is_given and self._promise is None:
-            labels = (team_label(self.team_id), runner_label("ray"))
+            labels = (team_label(self.team_id), runner_label("ray"), RUN_LABEL)
             slots = self._size.slots * self._size.max_workers
             host = await Host(self._store, self._lease_seconds, slots=slots, labels=labels).__aenter__()
             self._promise = (self.team_id, host)
@@ -244,7 +244,7 @@ class RayCrew:
             store=self._store.url,
             team_id=self.team_id,
             slots=self._size.slots,
-            labels=(*check_labels(labels), self._label(number)),
+            labels=(*check_labels(labels), self._label(number), RUN_LABEL),
             lease_seconds=self._lease_seconds,
             rest_seconds=REST_SECONDS,
             model=self.house.model,
