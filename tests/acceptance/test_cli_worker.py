@@ -12,7 +12,7 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.domain.transcript import INTERRUPTED_TEXT
 from bullpen.team import Team
-from tests.acceptance.command import BOUND_SECONDS, Bullpen
+from tests.acceptance.command import BOUND_SECONDS, Bullpen, Elsewhere
 from tests.acceptance.scripts import WAITS, go, scripted
 from tests.acceptance.working import working
 from tests.support.troupe import until
@@ -87,6 +87,22 @@ def test_a_detached_run_only_writes_rows_where_a_worker_is_there(bullpen: Bullpe
         assert {member["name"] for member in listed["members"]} == {"lead", "ana"}
         assert one.end() == 0
     assert bullpen.read("worker", "list") == []
+
+
+def test_on_a_server_a_detached_run_only_writes_rows_and_says_which_worker_would_host_it(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    operator = Elsewhere(tmp_path, postgres_url)
+    go(operator)
+    scripted(operator, WORKS)
+    ran = operator("run", "Analyse it", "--team", TEAM, "--detach")
+    store = ran.lines[-1].removeprefix(f"nobody hosts team {TEAM} yet: `bullpen worker --store ").removesuffix("` does")
+    assert store.startswith("postgresql://")
+    assert operator.read("worker", "list") == []
+    assert not (tmp_path / ".local/state/bullpen").exists(), "nothing of it is to be kept on the operator's machine"
+    with working(operator) as one:
+        one.hear_all("taken", {"lead", "ana"})
+        assert "Migration complete." in operator("watch", TEAM).out
 
 
 def test_a_worker_that_is_told_to_leave_hands_its_members_on(bullpen: Bullpen) -> None:
@@ -266,6 +282,12 @@ def test_no_workers_are_said_to_be_none(bullpen: Bullpen) -> None:
         "no workers: `bullpen worker` hosts members here, `bullpen run` those of its own team"
     ]
     assert not (bullpen.directory / ".bullpen").exists()
+
+
+def test_a_newline_after_the_store_is_no_part_of_its_name(bullpen: Bullpen) -> None:
+    """As a file has it, or a secret that was made of one."""
+    bullpen("task", "add", "something", BULLPEN_STORE=f"{bullpen.store}\n")
+    assert [task["subject"] for task in bullpen.read("task", "list")] == ["something"]
 
 
 def test_a_probe_tells_whether_a_worker_of_this_machine_lives(bullpen: Bullpen) -> None:

@@ -37,7 +37,8 @@ class Working:
 
 @contextmanager
 def working(bullpen: Bullpen, *words: str) -> Iterator[Working]:
-    process = bullpen.start("worker", "--json", *words)
+    # Named: it may be there before anybody has begun the store.
+    process = bullpen.start("worker", "--json", *words, BULLPEN_STORE=bullpen.store)
     with process:
         try:
             yield Working(process)

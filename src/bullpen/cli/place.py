@@ -24,16 +24,20 @@ class Place:
     url: str
     words: str
     """For people. Not the URL: there may be a password in it."""
+    is_there: bool = True
+    """Did somebody name it, or is it there already?"""
 
 
 def find_place(store: str | None, environ: Mapping[str, str] = os.environ, *, configured: str | None = None) -> Place:
     """`configured`: what a file with settings says."""
-    if store:
-        return Place(store, "in that store")
-    if environ.get("BULLPEN_STORE"):
-        return Place(environ["BULLPEN_STORE"], "in the store that BULLPEN_STORE names")
-    if configured:
-        return Place(configured, "in the store that the settings name")
+    # Stripped: what comes from a file or a secret ends with a newline, which no URL does.
+    for named, words in (
+        (store, "in that store"),
+        (environ.get("BULLPEN_STORE"), "in the store that BULLPEN_STORE names"),
+        (configured, "in the store that the settings name"),
+    ):
+        if named and named.strip():
+            return Place(named.strip(), words)
     try:
         here = os.getcwd()
     except OSError as error:
@@ -42,9 +46,10 @@ def find_place(store: str | None, environ: Mapping[str, str] = os.environ, *, co
     while not os.path.isdir(os.path.join(directory, DIRECTORY)):
         above = os.path.dirname(directory)
         if above == directory:
-            return Place(_url(here), f"in {here}")
+            return Place(_url(here), f"in {here}", is_there=False)
         directory = above
-    return Place(_url(directory), f"in {os.path.join(directory, DIRECTORY)}")
+    state = os.path.join(directory, DIRECTORY)
+    return Place(_url(directory), f"in {state}", is_there=os.path.exists(os.path.join(state, FILE)))
 
 
 def _url(directory: str) -> str:

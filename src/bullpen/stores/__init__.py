@@ -11,7 +11,7 @@ from bullpen.errors import UsageError
 if TYPE_CHECKING:
     from bullpen.store import Store
 
-__all__ = ["migrate_store", "open_store", "without_password"]
+__all__ = ["is_shared", "migrate_store", "open_store", "shown", "without_password"]
 
 
 def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Store:
@@ -35,7 +35,7 @@ def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Stor
         if not directory:
             raise UsageError("files: needs a directory, such as files:board")
         return FilesStore(url, Path(directory).expanduser(), clock, **settings)
-    if url.startswith(("postgresql://", "postgres://")):
+    if is_shared(url):
         return _open_postgres(url, clock, **settings)
     raise UsageError(
         f"{without_password(url)[:80]!r} is not a store: use sqlite:///PATH, files:DIR or postgresql://HOST/DATABASE"
@@ -56,11 +56,25 @@ async def migrate_store(url: str) -> tuple[int, int] | None:
     """Make the tables, or take every step that they lack: the version that they have then. None where the store sees
     to that itself; only in PostgreSQL those who write rows may have no right to change tables."""
     async with open_store(url):
-        if not url.startswith(("postgresql://", "postgres://")):
+        if not is_shared(url):
             return None
     from bullpen.stores.postgresql.owner import migrate_at
 
     return await migrate_at(url)
+
+
+def is_shared(url: str) -> bool:
+    """Is it a server, for many machines? Whoever writes into it says nothing about where members are hosted."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def shown(url: str) -> str:
+    """Of a store that was opened: as it can be named to people, without its password."""
+    if not is_shared(url):
+        return url
+    from bullpen.stores.postgresql.connection import parse_url
+
+    return f"postgresql://{parse_url(url).where}"
 
 
 def without_password(url: str) -> str:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from bullpen.errors import BullpenError, StoreError, StoreUnavailable, UsageError
-from bullpen.stores import open_store
+from bullpen.stores import open_store, shown
 from tests.support.postgres import PrivateServer
 from tests.support.stores import create_team, opened
 from tests.unit.stores.postgres_server import ask
@@ -30,6 +30,17 @@ async def _failure(url: str) -> BullpenError:
     assert "\n" not in message
     assert "s3cr3t" not in message
     return caught.value
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://me:{SECRET}@db.example.org:5433/bullpen?sslmode=verify-full",
+        f"postgres://me@db.example.org:5433/bullpen?password={SECRET}",
+    ],
+)
+def test_a_store_is_named_without_its_password(url: str) -> None:
+    assert shown(url) == "postgresql://me@db.example.org:5433/bullpen"
 
 
 async def test_nobody_listens_there() -> None:

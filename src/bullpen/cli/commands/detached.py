@@ -1,4 +1,5 @@
-"""`run --detach`: only rows are written where a worker is there that takes the team, else a process of its own runs it.
+"""`run --detach`: only rows are written where a worker is there that takes the team, or where the store is a server, to
+which workers come from anywhere; else a process of its own runs it.
 
 A check or a limit of time is seen to by whoever runs the team, not by a worker: with one, it is a process of its own;
 so is what looks after the workers of a runner.
@@ -18,6 +19,7 @@ from bullpen.cli.commands.hosted import show_hosted
 from bullpen.cli.live.hosting import Job
 from bullpen.domain.trunk import Trunk
 from bullpen.errors import BullpenError
+from bullpen.stores import is_shared
 from bullpen.stores.place import place_of
 from bullpen.team.beginning import wake_lead
 from bullpen.team.hosts import find_hosts
@@ -34,7 +36,8 @@ async def start_detached(call: Call, job: Job) -> int:
     if (trunk := Trunk.of(team.record.settings)) is not None:
         lines.append(f"what it makes comes to {trunk.branch}: `{trunk.taking(team.name)}` takes it")
     document: dict[str, str | None] = {"log": None}
-    if (await find_hosts(team.store, team.record)).willing and not job.needs_judge and job.runner is None:
+    has_workers = is_shared(team.store.url) or (await find_hosts(team.store, team.record)).willing
+    if has_workers and not job.needs_judge and job.runner is None:
         await _until_taken(job)
     else:
         log = place_of(team.store.url).state_directory / "runs" / f"{team.id}.log"
@@ -71,7 +74,9 @@ def absolute(url: str) -> str:
 
 
 async def _until_taken(job: Job) -> None:
-    """For a moment: so that who hosts it can be told."""
+    """For a moment, if there is somebody to take it: so that who hosts it can be told."""
+    if not (await find_hosts(job.team.store, job.team.record)).willing:
+        return
     with suppress(TimeoutError):
         async with asyncio.timeout(TAKEN_SECONDS), job.team.store.listen_events(job.team.id) as bell:
             while not (await find_hosts(job.team.store, job.team.record)).hosting:

@@ -18,6 +18,6 @@ async def show_hosted(call: Call, team: Team, document: Mapping[str, Any], lines
     def draw(page: Page) -> None:
         for line in lines:
             page.line(line)
-        page.line(Painted(hosts_line(hosts), "dim" if hosts.hosting else "yellow"))
+        page.line(Painted(hosts_line(hosts, team.store.url), "dim" if hosts.hosting else "yellow"))
 
     call.show({**document, "team": team.name, "hosts": hosts_document(hosts)}, draw)

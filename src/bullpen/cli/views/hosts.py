@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bullpen.domain.member import Worker
+from bullpen.stores import is_shared, shown
 from bullpen.team.hosts import Hosts
 
 
-def hosts_line(hosts: Hosts) -> str:
+def hosts_line(hosts: Hosts, store: str = "") -> str:
+    """`store`: its URL, of which a worker would have to know."""
     name = hosts.team.name
     if hosts.hosting:
         return f"team {name} is hosted by " + ", ".join(map(_where, hosts.hosting))
@@ -16,6 +18,8 @@ def hosts_line(hosts: Hosts) -> str:
         return f"team {name} has been deleted"
     if hosts.willing:
         return f"nobody hosts team {name} just now, {_where(hosts.willing[0])} may take it"
+    if is_shared(store):
+        return f"nobody hosts team {name} yet: `bullpen worker --store {shown(store)}` does"
     return f"nobody hosts team {name}: `bullpen resume {name}` does"
 
 
