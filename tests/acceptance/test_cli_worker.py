@@ -12,7 +12,8 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.domain.transcript import INTERRUPTED_TEXT
 from bullpen.team import Team
-from tests.acceptance.command import BOUND_SECONDS, Bullpen, Elsewhere
+from tests.acceptance.command import BOUND_SECONDS, Bullpen, Elsewhere, read_line
+from tests.acceptance.plays import at_work
 from tests.acceptance.scripts import WAITS, go, scripted
 from tests.acceptance.working import working
 from tests.support.troupe import until
@@ -284,10 +285,52 @@ def test_no_workers_are_said_to_be_none(bullpen: Bullpen) -> None:
     assert not (bullpen.directory / ".bullpen").exists()
 
 
+def test_without_a_store_to_host_for_it_is_refused_and_says_how_one_is_named(bullpen: Bullpen) -> None:
+    line = bullpen.refused("worker")
+    assert line == (
+        f"there is no store in {bullpen.directory}, and a new one would have nobody to host: name that of the teams "
+        "with --store postgresql://HOST/DATABASE or BULLPEN_STORE"
+    )
+    assert not (bullpen.directory / ".bullpen").exists()
+
+
 def test_a_newline_after_the_store_is_no_part_of_its_name(bullpen: Bullpen) -> None:
     """As a file has it, or a secret that was made of one."""
     bullpen("task", "add", "something", BULLPEN_STORE=f"{bullpen.store}\n")
     assert [task["subject"] for task in bullpen.read("task", "list")] == ["something"]
+
+
+def test_who_is_ready_says_for_which_team_and_store(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "something", "--team", TEAM)
+    with bullpen.start("worker", "--team", TEAM, "--labels", "gpu", "--slots", "2") as process:
+        line = read_line(process)
+        [row] = bullpen("worker", "list").lines[1:]
+        process.kill()
+    assert line.endswith(f" hosts up to 2 teammates of team {TEAM} in {bullpen.store}, having gpu\n")
+    assert f" gpu,team={TEAM}" in row
+
+
+def test_who_waits_for_a_place_is_counted(bullpen: Bullpen) -> None:
+    scripted(bullpen, WORKS)
+    bullpen("task", "add", "something", "--team", TEAM)
+    with working(bullpen, "--slots", "1", "--workspace", ".") as one:
+        for name in ("bob", "cat", "dan"):
+            bullpen("spawn", name, "--team", TEAM)
+        one.hear("taken")
+        assert bullpen("worker", "list").lines[-1] == "2 members wait for a place: `bullpen worker`, or more --slots"
+        bullpen("task", "add", "something", "--team", "other")
+        assert len(bullpen("worker", "list", "--team", "other").lines) == 2
+
+
+def test_the_workers_of_a_team_that_is_not_there_are_not_listed(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "something", "--team", TEAM)
+    assert bullpen.refused("worker", "list", "--team", "nosuch") == f"there is no team 'nosuch'; there are {TEAM}"
+
+
+def test_a_probe_does_not_take_a_run_for_a_worker(bullpen: Bullpen) -> None:
+    with at_work(bullpen):
+        assert len(bullpen.read("worker", "list")) == 1
+        assert "no worker on" in bullpen.refused("worker", "check", code=1)
 
 
 def test_a_probe_tells_whether_a_worker_of_this_machine_lives(bullpen: Bullpen) -> None:
@@ -318,4 +361,5 @@ def test_what_makes_no_sense_is_refused_in_one_line(bullpen: Bullpen, words: lis
 
 
 def test_a_worker_of_a_team_that_is_not_there_is_refused(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "something", "--team", TEAM)
     assert "there is no team 'nobody'" in bullpen.refused("worker", "--team", "nobody")

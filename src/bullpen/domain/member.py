@@ -182,7 +182,7 @@ class Worker:
 
     def may_host(self, team_id: int, labels: Collection[str] = ()) -> bool:
         """Does it take members of that team who want these labels, if a slot is free? Some host only their own."""
-        teams = [label for label in self.labels if label.startswith(_TEAM_LABEL)]
+        teams = [label for label in self.labels if is_team_label(label)]
         return self.slots > 0 and (not teams or team_label(team_id) in teams) and set(labels) <= set(self.labels)
 
     @property
@@ -211,6 +211,10 @@ def team_label(team_id: int) -> str:
 def runner_label(name: str) -> str:
     """The label of a promise of this runner."""
     return f"{_RUNNER_LABEL}{name}"
+
+
+def is_team_label(label: str) -> bool:
+    return label.startswith(_TEAM_LABEL)
 
 
 def check_labels(labels: Iterable[str]) -> tuple[str, ...]:

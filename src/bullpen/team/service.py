@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen.agent.house import House, Listener, Models, OpenModel
-from bullpen.domain.member import Liveness, Member, MemberKind
+from bullpen.domain.member import Liveness, Member, MemberKind, MemberStatus, Team, team_label
 from bullpen.domain.member import Worker as WorkerRecord
 from bullpen.providers import default_model, open_provider, preload
 from bullpen.store import Store
@@ -88,11 +88,13 @@ class Hosted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """A worker as it stands there: whether it lives, and whom it hosts."""
+    """A worker as it stands there: whether it lives, and whom it hosts. `labels` are for people: a team in them
+    goes by its name."""
 
     worker: WorkerRecord
     liveness: Liveness
     hosted: tuple[Hosted, ...]
+    labels: tuple[str, ...]
 
     @property
     def used(self) -> int:
@@ -100,17 +102,29 @@ class Post:
         return sum(one.member.kind is MemberKind.TEAMMATE for one in self.hosted)
 
 
-async def list_posts(store: Store, *, include_stopped: bool = False) -> list[Post]:
-    """Oldest first."""
-    hosted: dict[int, list[Hosted]] = {}
-    for team in await store.list_teams():
-        for member in await store.list_members(team.id):
-            if member.worker_id is not None:
-                hosted.setdefault(member.worker_id, []).append(Hosted(member=member, team=team.name))
-    return [
-        Post(worker=worker, liveness=await _liveness(store, worker), hosted=tuple(hosted.get(worker.id, ())))
-        for worker in await store.list_workers(include_stopped=include_stopped)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staff:
+    """The workers that there are, oldest first, and who waits for a place with one of them."""
+
+    posts: tuple[Post, ...]
+    waiting: tuple[Hosted, ...]
+
+
+async def look_at_staff(store: Store, *, team: Team | None = None, include_stopped: bool = False) -> Staff:
+    """Of all teams, or of one: who may host it or does."""
+    teams = {one.id: one for one in await store.list_teams() if team is None or one.id == team.id}
+    members = [
+        Hosted(member=member, team=one.name) for one in teams.values() for member in await store.list_members(one.id)
     ]
+    names = {team_label(one.id): f"team={one.name}" for one in teams.values()}
+    posts = []
+    for worker in await store.list_workers(include_stopped=include_stopped):
+        hosted = tuple(one for one in members if one.member.worker_id == worker.id)
+        if team is None or hosted or worker.may_host(team.id):
+            labels = tuple(names.get(label, label) for label in worker.labels)
+            posts.append(Post(worker=worker, liveness=await _liveness(store, worker), hosted=hosted, labels=labels))
+    waiting = tuple(one for one in members if one.member.status is MemberStatus.WANTED)
+    return Staff(posts=tuple(posts), waiting=waiting)
 
 
 async def _liveness(store: Store, worker: WorkerRecord) -> Liveness:

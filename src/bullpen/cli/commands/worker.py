@@ -22,13 +22,14 @@ from bullpen.cli.call import Call
 from bullpen.cli.commands.number import parse_amount, parse_count
 from bullpen.cli.commands.run import Model
 from bullpen.cli.place import get_named
-from bullpen.cli.views.worker import draw_change, draw_posts, post_document
+from bullpen.cli.views.worker import draw_change, draw_staff, post_document
 from bullpen.cli.workplace import directory_of, say_what_is_shared
 from bullpen.domain.codec import encode
-from bullpen.domain.member import Liveness, check_labels
+from bullpen.domain.member import Liveness, Team, check_labels, is_team_label
 from bullpen.errors import Conflict, TeamDeleted, UsageError
 from bullpen.store import Store
-from bullpen.team.service import SLOTS, list_posts, make_worker, warm_up
+from bullpen.stores import shown
+from bullpen.team.service import SLOTS, look_at_staff, make_worker, warm_up
 from bullpen.worker.host import LEASE_SECONDS
 from bullpen.worker.worker import Change, Worker
 from bullpen.workspaces.address import is_address
@@ -95,6 +96,11 @@ def worker(
         if lease is None
         else parse_amount(lease, "--lease", minimum=LEAST_LEASE_SECONDS),
     }
+    if not call.place.is_there:
+        raise UsageError(
+            f"there is no store {call.place.words}, and a new one would have nobody to host: name that of the teams "
+            "with --store postgresql://HOST/DATABASE or BULLPEN_STORE"
+        )
     drain_seconds = DRAIN_SECONDS if drain is None else parse_amount(drain, "--drain", minimum=0)
     raise typer.Exit(call.run(_host(call, wishes, drain_seconds)))
 
@@ -130,16 +136,16 @@ async def _host(call: Call, wishes: dict[str, object], drain_seconds: float) -> 
     """The exit code."""
     with _signals() as signals:
         async with call.store() as store:
-            team_id = await _find_team(call, store)
+            team = await _find_team(call, store)
             made = make_worker(
                 store,
-                team_id=team_id,
+                team_id=None if team is None else team.id,
                 on_change=lambda change: _tell(call, change),
                 on_remark=lambda text: _note(call, text),
                 **wishes,  # type: ignore[arg-type]
             )
             async with made:
-                _say_ready(call, made)
+                _say_ready(call, made, team, shown(store.url))
                 warming = asyncio.create_task(warm_up(made.house.model))
                 first = await signals.get()
                 warming.cancel()
@@ -148,13 +154,14 @@ async def _host(call: Call, wishes: dict[str, object], drain_seconds: float) -> 
     return INTERRUPTED if first == signal.SIGINT else 0
 
 
-async def _find_team(call: Call, store: Store) -> int | None:
+async def _find_team(call: Call, store: Store) -> Team | None:
+    """The one that was named, if it lives."""
     if call.new_name is None:
         return None
     team = await get_named(store, call.new_name)
     if team.deleted_at is not None:
         raise TeamDeleted(f"team {team.name!r} has been deleted: nobody of it is to be hosted")
-    return team.id
+    return team
 
 
 @contextmanager
@@ -182,12 +189,13 @@ async def _drain(made: Worker, signals: asyncio.Queue[int], seconds: float) -> N
                 await task
 
 
-def _say_ready(call: Call, made: Worker) -> None:
+def _say_ready(call: Call, made: Worker, team: Team | None, store: str) -> None:
     record = made.record
-    document = {"what": "ready", "at": datetime.now(UTC), "worker": encode(record)}
-    having = f", having {', '.join(record.labels)}" if record.labels else ""
-    whom = "the team" if made.team_id is not None else "every team"
-    line = f"worker {record.id} on {record.host} hosts up to {record.slots} teammates of {whom}{having}"
+    document = {"what": "ready", "at": datetime.now(UTC), "worker": encode(record), "store": store}
+    labels = [label for label in record.labels if not is_team_label(label)]
+    having = f", having {', '.join(labels)}" if labels else ""
+    whom = "every team" if team is None else f"team {team.name}"
+    line = f"worker {record.id} on {record.host} hosts up to {record.slots} teammates of {whom} in {store}{having}"
     call.show_entry(document, lambda page: page.line(line))
 
 
@@ -216,9 +224,10 @@ def _note(call: Call, remark: str) -> None:
 
 async def _list(call: Call, every: bool) -> None:
     async with call.store() as store:
-        posts = await list_posts(store, include_stopped=every)
+        team = None if call.new_name is None else await get_named(store, call.new_name)
+        staff = await look_at_staff(store, team=team, include_stopped=every)
     now = datetime.now(UTC)
-    call.show([post_document(post, now) for post in posts], lambda page: draw_posts(page, posts))
+    call.show([post_document(post, now) for post in staff.posts], lambda page: draw_staff(page, staff))
 
 
 # -- check -------------------------------------------------------------------------------------------------------
@@ -227,7 +236,12 @@ async def _list(call: Call, every: bool) -> None:
 async def _check(call: Call) -> None:
     here = socket.gethostname()
     async with call.store() as store:
-        known = [worker for worker in await store.list_workers() if worker.host == here and worker.slots]
+        # Whoever runs a team on this machine is no worker that others rely on.
+        known = [
+            worker
+            for worker in await store.list_workers()
+            if worker.host == here and worker.slots and not worker.is_of_run
+        ]
         living = [worker for worker in known if await store.probe_worker(worker) is Liveness.ALIVE]
     if not living:
         raise Conflict(f"no worker on {here} is registered and alive: `bullpen worker list` shows which there are")

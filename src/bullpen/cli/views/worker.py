@@ -10,7 +10,7 @@ from bullpen.cli.page import Column, Page, Painted, Part
 from bullpen.cli.views.moment import age, clock
 from bullpen.domain.codec import encode
 from bullpen.domain.member import Liveness
-from bullpen.team.service import Post
+from bullpen.team.service import Post, Staff
 from bullpen.worker.worker import Change
 
 COLUMNS = (
@@ -34,11 +34,14 @@ def draw_change(page: Page, change: Change, now: datetime) -> None:
     page.line(Painted(clock(now, now), "dim"), " ", Painted(f"{change.what:<5}", style), f" {who}{why}")
 
 
-def draw_posts(page: Page, posts: Sequence[Post]) -> None:
-    if not posts:
+def draw_staff(page: Page, staff: Staff) -> None:
+    if staff.posts:
+        page.table(COLUMNS, [_row(post, page.terminal.now) for post in staff.posts])
+    else:
         page.line("no workers: `bullpen worker` hosts members here, `bullpen run` those of its own team")
-        return
-    page.table(COLUMNS, [_row(post, page.terminal.now) for post in posts])
+    if count := len(staff.waiting):
+        who = "1 member waits" if count == 1 else f"{count} members wait"
+        page.line(Painted(f"{who} for a place: `bullpen worker`, or more --slots", "yellow"))
 
 
 def post_document(post: Post, now: datetime) -> dict[str, Any]:
@@ -77,6 +80,6 @@ def _row(post: Post, now: datetime) -> Sequence[Part]:
         f"{age(worker.renewed_at, now)} ago",
         f"{worker.lease_seconds:g} s",
         f"{post.used}/{worker.slots}" if worker.slots else "",
-        ",".join(worker.labels),
+        ",".join(post.labels),
         ", ".join(f"{one.member.name}@{one.team} {one.member.status}" for one in post.hosted),
     )
