@@ -13,7 +13,7 @@ import pytest
 
 from tests.acceptance.command import BOUND_SECONDS, Bullpen
 from tests.acceptance.plays import TEAM
-from tests.acceptance.tty import Tty
+from tests.acceptance.tty import CTRL_C, CTRL_D, Tty
 from tests.support.repository import files_at, fingerprint, git, make_repository, write
 
 SCRIPT = """
@@ -97,7 +97,34 @@ def test_on_a_terminal_it_is_asked(bullpen: Bullpen, repository: Path, model: st
     assert made(repository) == expected
 
 
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D])
+def test_who_leaves_at_the_question_is_gone_at_once_and_nothing_is_made(
+    bullpen: Bullpen, repository: Path, model: str, key: str
+) -> None:
+    before = fingerprint(repository)
+    with Tty(bullpen, "run", "Go", "--team", TEAM, "--model", model, columns=200) as tty:
+        tty.until("[y/N]:")
+        tty.type(key)
+        assert tty.ended() == 130
+        assert tty.lines[-1] == "bullpen: left without an answer: nothing was begun"
+        assert "Traceback" not in tty.text
+    assert fingerprint(repository) == before
+    assert not (repository / ".bullpen").exists()
+
+
+def test_what_is_no_answer_is_asked_again(bullpen: Bullpen, repository: Path, model: str) -> None:
+    with Tty(bullpen, "run", "Go", "--team", TEAM, "--model", model, columns=200) as tty:
+        tty.until("[y/N]:")
+        tty.enter("perhaps")
+        tty.until("y or n? [y/N]:")
+        tty.enter("Yes")
+        tty.until("1 commit on bullpen/crew")
+    assert made(repository) == "unsaved\nana"
+
+
 def test_shared_works_in_the_directory_itself(bullpen: Bullpen, repository: Path, model: str) -> None:
+    words = ("run", "Go", "--team", TEAM, "--model", model, "--isolation", "shared")
+    assert "--include-dirty: with --isolation shared" in bullpen.refused(*words, "--include-dirty")
     said = run(bullpen, model, "--isolation", "shared")
     assert "worktree" not in said
     assert (repository / "made").read_text() == "unsaved\nana\n"

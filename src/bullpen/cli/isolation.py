@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import typer
-
 from bullpen.cli.call import Call
+from bullpen.cli.question import ask
 from bullpen.cli.terminal import can_converse
 from bullpen.cli.workplace import Workplace, say_what_is_shared
 from bullpen.domain.trunk import TRUNK
@@ -49,6 +48,10 @@ async def find_start(
     if place.address is not None:
         return await _find_elsewhere(call, isolation, place.address, include_dirty=include_dirty)
     directory = place.directory
+    if isolation == "shared" and include_dirty:
+        raise UsageError(
+            "--include-dirty: with --isolation shared all work in your own files as they are; leave it out"
+        )
     say_what_is_shared(call, directory)
     if isolation == "shared":
         return None
@@ -63,7 +66,7 @@ async def find_start(
         return None
     for note in found.notes:
         call.note(note)
-    takes = bool(found.unsaved) and (include_dirty or (may_ask and can_converse() and _ask(found)))
+    takes = bool(found.unsaved) and (include_dirty or (may_ask and can_converse() and _wants_unsaved(found)))
     return Start(found, takes)
 
 
@@ -80,12 +83,10 @@ async def _find_elsewhere(call: Call, isolation: str, address: Address, *, inclu
     return found
 
 
-def _ask(repository: Repository) -> bool:
-    return typer.confirm(
+def _wants_unsaved(repository: Repository) -> bool:
+    return ask(
         f"{described(repository.unsaved)}: not committed. Shall the team begin with these changes, too? "
-        "(Your own files stay as they are either way.)",
-        default=False,
-        err=True,
+        "(Your own files stay as they are either way.)"
     )
 
 
