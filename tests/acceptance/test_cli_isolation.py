@@ -212,3 +212,34 @@ def test_who_leaves_in_the_middle_is_told_where_to_look(
     _, err = process.communicate(timeout=BOUND_SECONDS)
     assert b"`bullpen resume crew` goes on; `bullpen diff crew` shows what is on bullpen/crew so far" in err
     assert b"`bullpen apply crew` takes it" in err
+
+
+def test_a_setup_that_was_set_right_is_what_resume_goes_on_with(bullpen: Bullpen, repository: Path, model: str) -> None:
+    write(repository, {"bullpen.toml": '[worktree]\nsetup = "exit 7"\n'})
+    ran = bullpen("run", "Go", "--team", TEAM, "--model", model, code=None)
+    assert "worktree.setup `exit 7` exits 7" in ran.out + ran.err
+    write(repository, {"bullpen.toml": '[worktree]\nsetup = "true"\n'})
+    ran = bullpen("resume", TEAM)
+    assert f"worktree.setup: not as before, taken anew from {repository}/bullpen.toml" in ran.err
+    assert "1 commit on bullpen/crew" in ran.out
+    assert "taken anew" not in bullpen("resume", TEAM).err
+
+
+def test_a_hook_that_was_set_right_is_what_resume_goes_on_with(bullpen: Bullpen, repository: Path, model: str) -> None:
+    write(repository, {"bullpen.toml": '[hooks]\ntask_created = "exit 1"\n'})
+    bullpen("run", "Go", "--team", TEAM, "--model", model, "--max-minutes", "0.02", code=None)
+    write(repository, {"bullpen.toml": '[hooks]\ntask_created = "touch seen"\n'})
+    ran = bullpen("resume", TEAM, "--max-minutes", "0.02", code=None)
+    assert "hooks.task_created: not as before, taken anew" in ran.err
+    assert "hook task_created, outside the sandbox: touch seen" in ran.err
+
+
+def test_hooks_that_members_could_have_written_are_not_taken_unasked(
+    bullpen: Bullpen, repository: Path, model: str
+) -> None:
+    run(bullpen, model, "--isolation", "shared")
+    write(repository, {"bullpen.toml": '[hooks]\nteammate_idle = "touch seen"\n'})
+    ran = bullpen("resume", TEAM, code=None)
+    assert "members could write that file: not taken" in ran.err
+    assert "hook teammate_idle" not in ran.err
+    assert not (repository / "seen").exists()

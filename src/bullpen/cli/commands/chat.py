@@ -17,6 +17,7 @@ from bullpen.cli.commands.run import (
     set_apart_at_first,
 )
 from bullpen.cli.isolation import find_start, set_apart
+from bullpen.cli.renewing import renew_settings
 from bullpen.cli.terminal import can_converse
 from bullpen.cli.workplace import workplace_of
 from bullpen.config import Settings
@@ -55,6 +56,7 @@ async def _chat(call: Call, model: str | None, workspace: str | None) -> int:
             raise UsageError(f"--model is for a new team, and {record.name!r} exists already: leave it out")
         place = last_workplace(call, team, workspace)
         if not (await find_hosts(store, team.record)).hosting:
+            await renew_settings(call, team, place.directory)
             await set_apart_at_first(call, team, Settings.from_mapping(team.record.settings), place)
         where = place.directory
         return await talk(call, team, where, model=await _model(call, team, where))

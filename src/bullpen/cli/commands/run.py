@@ -16,6 +16,7 @@ from bullpen.cli.commands.number import parse_amount
 from bullpen.cli.isolation import check_isolation, find_start, set_apart
 from bullpen.cli.live.hosting import Job, host
 from bullpen.cli.placement import Placement
+from bullpen.cli.renewing import renew_settings
 from bullpen.cli.workplace import Workplace, say_what_is_shared, workplace_of
 from bullpen.config import Settings, load_settings
 from bullpen.domain.hook import Hook
@@ -221,8 +222,9 @@ async def _resume(
             await team.set_budget(**stored)
         if check is not None:
             await team.remember(**{CHECK: check})
-        settings = Settings.from_mapping(team.record.settings)
         place = last_workplace(call, team, workspace)
+        await renew_settings(call, team, place.directory)
+        settings = Settings.from_mapping(team.record.settings)
         await set_apart_at_first(call, team, settings, place)
         job = Job(
             team=team,
