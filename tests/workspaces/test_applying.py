@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -618,6 +620,50 @@ async def test_cut_off_at_any_step_it_can_be_undone_or_repeated(
 
 async def _nothing() -> None:
     pass
+
+
+HOLDS_THE_LOCK = """
+import asyncio, sys
+from bullpen.workspaces.checkout import Checkout
+
+async def main():
+    checkout = await Checkout.open(sys.argv[1])
+    async with checkout.locked():
+        await checkout.git.run("-c", f"alias.wait=!cat {sys.argv[2]}", "wait")
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_apply_left_running_is_waited_for(
+    repository: Path, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it writes while what it wrote is removed."""
+    work.commit({"a.txt": "ONE\n"}, task=1)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    words = (sys.executable, "-c", HOLDS_THE_LOCK, str(repository), str(gate))
+    process = await asyncio.create_subprocess_exec(*words)
+    opened = await _open_when_read(gate, process)
+    process.kill()
+    await process.wait()
+    monkeypatch.setattr("bullpen.workspaces.checkout.LOCK_SECONDS", 0.1)
+    with pytest.raises(Conflict, match="another git is at work"):
+        await apply(work)
+    monkeypatch.undo()
+    os.close(opened)
+    await apply(work)
+    assert content(repository)["a.txt"] == "ONE\n"
+
+
+async def _open_when_read(gate: Path, process: asyncio.subprocess.Process) -> int:
+    """As soon as somebody waits for what comes through it."""
+    while True:
+        assert process.returncode is None
+        try:
+            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_failure_in_the_middle_leaves_everything_as_it_was(

@@ -318,7 +318,7 @@ async def _fold(git: Git, ours: str, steps: Sequence[Step]) -> Merge:
 async def _write_files(checkout: Checkout, tree: str, paths: Collection[str], new: Path) -> None:
     """As a checkout of that tree would write them, with the user's filters and line ends, but elsewhere."""
     place = {"GIT_DIR": str(checkout.git_directory), "GIT_WORK_TREE": str(new), "GIT_INDEX_FILE": f"{new}.index"}
-    git = Git(new)
+    git = Git(new, inherits=checkout.git.inherits)
     try:
         await git.run("read-tree", tree, env=place)
         there = "".join(f"{path}\0" for path in await entries(checkout.git, tree, paths))

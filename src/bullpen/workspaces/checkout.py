@@ -2,10 +2,12 @@
 
 Whoever changes something holds git's own lock of the index meanwhile, so that neither another git nor another `apply`
 comes in between. Ours says so in its text and is held by `flock`: one that a kill left behind is known, and removed.
+Each git that is called meanwhile holds it, too: one that outlives its caller still writes, and is waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import stat
@@ -21,6 +23,9 @@ from bullpen.workspaces.trees import Entry, own_index
 
 LOCK_TEXT = b"bullpen apply\n"
 LOCK_PREFIX = "bullpen-lock-"
+LOCK_SECONDS = 5.0
+"""So long a lock of ours is waited for: what holds it is done in a moment, or soon after its caller was killed."""
+_LOOK_AGAIN_SECONDS = 0.02
 BRANCHES = "refs/heads/"
 _GOING_ON = {
     "MERGE_HEAD": "merge",
@@ -138,7 +143,7 @@ class Checkout:
     async def locked(self) -> AsyncIterator[None]:
         """Conflict if another git is at work here."""
         lock = self.index.with_name("index.lock")
-        _remove_left_behind(lock)
+        await _outwait(lock)
         # With its text from its first moment on: a kill leaves no lock that nobody knows.
         with tempfile.NamedTemporaryFile(dir=self.git_directory, prefix=LOCK_PREFIX) as ours:
             ours.write(LOCK_TEXT)
@@ -150,9 +155,11 @@ class Checkout:
                 raise Conflict(
                     f"another git is at work in {self.root}: wait for it, or remove {lock} if there is none"
                 ) from None
+            self.git.inherits = (ours.fileno(),)
             try:
                 yield
             finally:
+                self.git.inherits = ()
                 lock.unlink(missing_ok=True)
 
 
@@ -174,12 +181,20 @@ def _files_below(directory: Path) -> Iterator[Path]:
         yield from (Path(found) / name for name in directories if (Path(found) / name).is_symlink())
 
 
-def _remove_left_behind(lock: Path) -> None:
-    """A lock of ours whose holder is gone."""
+async def _outwait(lock: Path) -> None:
+    """A lock of ours, until its holder is gone; not for ever, and none of anybody else's."""
+    for _ in range(int(LOCK_SECONDS / _LOOK_AGAIN_SECONDS)):
+        if _remove_left_behind(lock):
+            return
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _remove_left_behind(lock: Path) -> bool:
+    """A lock of ours whose holder is gone; False if it is not."""
     try:
         descriptor = os.open(lock, os.O_RDONLY)
     except OSError:
-        return
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.read(descriptor, len(LOCK_TEXT) + 1) == LOCK_TEXT:
@@ -189,6 +204,7 @@ def _remove_left_behind(lock: Path) -> None:
                     if os.path.samestat(os.lstat(path), held):
                         path.unlink()
     except BlockingIOError:
-        pass
+        return False
     finally:
         os.close(descriptor)
+    return True

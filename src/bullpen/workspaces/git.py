@@ -51,8 +51,10 @@ class Answer:
 class Git:
     """Git in one directory, whatever repository that belongs to."""
 
-    def __init__(self, directory: Path | str) -> None:
+    def __init__(self, directory: Path | str, *, inherits: tuple[int, ...] = ()) -> None:
+        """`inherits`: descriptors that each call of git has, too; a lock is held until the last who has it is gone."""
         self.directory = Path(directory)
+        self.inherits = inherits
 
     async def run(self, *arguments: str, text: str | None = None, env: Mapping[str, str] | None = None) -> str:
         """What it printed, without the last line's end. GitFailed with git's own complaint if it did not exit 0."""
@@ -73,6 +75,7 @@ class Git:
                 stdin=asyncio.subprocess.DEVNULL if text is None else asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                pass_fds=self.inherits,
                 # Ctrl-C is for us, not for what we are in the middle of.
                 start_new_session=True,
             )
