@@ -74,6 +74,7 @@ def test_commits_for_programs(home: Home) -> None:
         "deletions": 0,
         "integrated": True,
         "ref": None,
+        "worktree": None,
     }
     assert [commit["integrated"] for commit in home.bullpen.read("diff", "--member", "ben")] == [True, False]
     assert home.bullpen.read("diff", "--member", "ben", "--task", "1") == []

@@ -202,6 +202,24 @@ def test_a_team_that_began_with_its_board_works_apart_from_its_first_run_on(
     assert fingerprint(repository) == before
 
 
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_what_lies_unfinished_in_a_worktree_is_shown_once_nobody_works_there(
+    bullpen: Bullpen, repository: Path, tmp_path_factory: pytest.TempPathFactory, ending: signal.Signals
+) -> None:
+    place = repository / ".bullpen/worktrees" / TEAM / "ana"
+    model = model_that_runs("echo half > half; sleep 60", tmp_path_factory.mktemp("script"))
+    process = bullpen.start("run", "Go", "--team", TEAM, "--model", model)
+    wait_for_half_done(bullpen)
+    assert f"what ana has not handed in yet lies in {place}" in bullpen("diff", "--member", "ana").err
+    process.send_signal(ending)
+    process.communicate(timeout=BOUND_SECONDS)
+    shown = bullpen("diff", "--member", "ANA")
+    assert f"ana has work that is not on bullpen/crew yet, shown last: {place}, unfinished" in shown.err
+    assert "+half" in shown.out
+    [unfinished] = bullpen.read("diff", "--member", "ana")
+    assert (unfinished["integrated"], unfinished["worktree"]) == (False, str(place))
+
+
 def test_who_leaves_in_the_middle_is_told_where_to_look(
     bullpen: Bullpen, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

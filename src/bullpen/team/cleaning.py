@@ -10,25 +10,21 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bullpen.config import Settings
 from bullpen.domain.member import Team
 from bullpen.domain.task import FINISHED
-from bullpen.domain.text import name_key
 from bullpen.domain.trunk import Trunk
 from bullpen.errors import Conflict, UsageError
-from bullpen.sandbox import SandboxSpec
-from bullpen.sandboxes import open_sandbox
 from bullpen.store import Store
-from bullpen.stores.place import Place, place_of
+from bullpen.stores.place import place_of
 from bullpen.team.beginning import CLEANED
 from bullpen.team.home import find_heir
 from bullpen.team.hosts import check_at_rest, find_hosts
 from bullpen.team.team import Team as Facade
+from bullpen.team.unfinished import open_at_rest
 from bullpen.workspaces.git import GitFailed
 from bullpen.workspaces.leftover import Leftovers, is_there
 from bullpen.workspaces.locating import locate
 from bullpen.workspaces.made import Made
-from bullpen.workspaces.worktree import OwnWorktree
 from bullpen.workspaces.worktrees import Made as MadeWorktree
 from bullpen.workspaces.worktrees import Worktrees
 
@@ -108,8 +104,7 @@ class _Cleaning:
         self._cleaned = cleaned
         self._is_forced = is_forced
         self._is_tried = is_tried
-        self._place: Place = place_of(store.url)
-        self._worktrees = Worktrees(trunk, self._place.state_directory)
+        self._worktrees = Worktrees(trunk, place_of(store.url).state_directory)
         self._leftovers = Leftovers(trunk)
 
     async def clean(self) -> Cleaned:
@@ -150,18 +145,7 @@ class _Cleaning:
 
     async def _keep_unfinished(self, worktree: MadeWorktree, made: Made) -> None:
         name = worktree.root.name
-        private = self._place.state_directory / "members" / str(self._team.id) / name_key(name)
-        private.mkdir(parents=True, exist_ok=True, mode=0o700)
-        spec = SandboxSpec(
-            member=name,
-            workspace=worktree.root,
-            worktree=worktree.root,
-            private_directory=private,
-            hidden=self._place.hidden,
-        )
-        kind = Settings.from_mapping(self._team.settings).sandbox.kind
-        async with open_sandbox(spec, kind=kind) as sandbox:
-            own = OwnWorktree(self._trunk, name, worktree.root, worktree.own, sandbox)
+        async with open_at_rest(self._store, self._team, self._trunk, worktree) as own:
             unfinished = await own.find_unfinished()
             ref = self._trunk.member_ref(name)
             if unfinished is None or await self._leftovers.is_elsewhere(made, ref, unfinished):

@@ -12,11 +12,17 @@ from bullpen.workspaces.trees import merge_trees
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A ref of a member whose newest commit the trunk does not hold."""
+    """A ref of a member whose newest commit the trunk does not hold; or a commit without a name, which holds what lies
+    unfinished in `worktree`."""
 
     ref: str
     member: str
     commits: tuple[TeamCommit, ...]
+    worktree: str = ""
+
+    @property
+    def place(self) -> str:
+        return self.worktree or self.ref.removeprefix("refs/")
 
 
 async def list_pending(made: Made, member: str | None = None) -> list[Pending]:

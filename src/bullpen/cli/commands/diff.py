@@ -14,9 +14,14 @@ from bullpen.cli.commands.known import get_member
 from bullpen.cli.terminal import terminal_of
 from bullpen.domain.codec import encode
 from bullpen.domain.task import parse_task_id
+from bullpen.errors import SandboxUnavailable
 from bullpen.stores.place import place_of
+from bullpen.team import Team
 from bullpen.team.home import get_trunk
+from bullpen.team.hosts import find_hosts
+from bullpen.team.unfinished import find_worktree, look_at_unfinished
 from bullpen.workspaces.elsewhere import bring_here
+from bullpen.workspaces.git import GitFailed
 from bullpen.workspaces.made import Made, TeamCommit, look_at_work
 from bullpen.workspaces.pending import Pending, list_pending
 from bullpen.workspaces.showing import show
@@ -60,21 +65,40 @@ async def _look(
             await team.get_task(number)
         name = None if member is None else (await get_member(team, member)).name
         trunk = await get_trunk(team.store, team.record)
-    trunk = await bring_here(trunk, place_of(call.place.url).state_directory)
-    made = await look_at_work(trunk)
-    chosen = made.commits if number is None else made.of_task(number)
-    if name is None:
-        return made, chosen, []
-    mine = made.by(name)
+        made = await look_at_work(await bring_here(trunk, place_of(call.place.url).state_directory))
+        chosen = made.commits if number is None else made.of_task(number)
+        if name is None:
+            return made, chosen, []
+        mine = made.by(name)
+        pending = await _pending(call, team, made, name) if number is None else []
+        return made, tuple(commit for commit in chosen if commit in mine), pending
+
+
+async def _pending(call: Call, team: Team, made: Made, name: str) -> list[Pending]:
+    """With what lies unfinished in its worktree, if that is on this machine and nobody is at work there."""
     pending = await list_pending(made, name)
-    return made, tuple(commit for commit in chosen if commit in mine), pending if number is None else []
+    worktree = await find_worktree(team.store, made.trunk, name)
+    if worktree is None:
+        return pending
+    if (await find_hosts(team.store, team.record)).hosting:
+        call.note(f"team {team.name} is at work: what {name} has not handed in yet lies in {worktree.root}")
+        return pending
+    try:
+        unfinished = await look_at_unfinished(team.store, team.record, made, worktree, pending)
+    except (GitFailed, SandboxUnavailable) as error:
+        call.note(f"what {name} has not handed in lies in {worktree.root}, and cannot be shown: {error}")
+        return pending
+    return [*pending, unfinished] if unfinished else pending
 
 
 def _documents(chosen: Sequence[TeamCommit], pending: Sequence[Pending]) -> list[dict[str, Any]]:
-    waiting = [(entry.ref, commit) for entry in pending for commit in entry.commits]
+    waiting = [(entry, commit) for entry in pending for commit in entry.commits]
     return [
-        *({**encode(commit), "integrated": True, "ref": None} for commit in chosen),
-        *({**encode(commit), "integrated": False, "ref": ref} for ref, commit in waiting),
+        *({**encode(commit), "integrated": True, "ref": None, "worktree": None} for commit in chosen),
+        *(
+            {**encode(commit), "integrated": False, "ref": entry.ref, "worktree": entry.worktree or None}
+            for entry, commit in waiting
+        ),
     ]
 
 
@@ -85,7 +109,7 @@ def _show(
     for entry in pending:
         call.note(
             f"{entry.member} has work that is not on {made.trunk.branch} yet, shown last: "
-            f"{entry.ref.removeprefix('refs/')}, {_count(len(entry.commits))}"
+            f"{entry.place}, {'unfinished' if entry.worktree else _count(len(entry.commits))}"
         )
     if not shown:
         what = "nothing" if is_whole else "nothing of that"
