@@ -81,7 +81,7 @@ async def test_a_team_of_the_same_name_gets_a_branch_of_its_own_whatever_the_cas
 async def test_a_branch_called_bullpen_is_in_the_way_and_that_is_said(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "r")
     git(repository, "branch", "bullpen")
-    with pytest.raises(UsageError, match="the branch bullpen/crew cannot be made"):
+    with pytest.raises(UsageError, match="your branch `bullpen` is in the way of bullpen/crew"):
         await begin_trunk(await surveyed(repository), "crew", include_unsaved=False)
 
 
@@ -141,6 +141,9 @@ async def test_submodules_and_missing_lfs_are_said(tmp_path: Path) -> None:
     notes = " ".join((await surveyed(repository)).notes)
     assert "submodules are not checked out" in notes
     assert "git-lfs is not installed" in notes
+    found = await survey(repository, setup="git submodule update --init && make")
+    assert isinstance(found, beginning.Repository)
+    assert "submodules" not in " ".join(found.notes)
 
 
 async def test_names_that_are_one_file_here_and_two_in_git_are_said(tmp_path: Path) -> None:
@@ -175,6 +178,16 @@ async def test_a_disk_that_is_nearly_full_and_an_old_git_are_said(
     found = await survey(repository)
     assert isinstance(found, Unfit)
     assert "too old" in found.why
+
+
+async def test_a_small_repository_needs_room_for_what_is_made_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = make_repository(tmp_path / "r", {"a": "1\n"})
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, 50_000_000))
+    found = await survey(repository)
+    assert isinstance(found, Unfit)
+    assert found.why == "only 50 MB of disk are free, and worktrees need about 100 MB"
 
 
 async def test_files_that_git_does_not_have_are_copied_and_never_committed(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bullpen.cli.call import Call
 from bullpen.cli.question import ask
 from bullpen.cli.terminal import can_converse
 from bullpen.cli.workplace import Workplace, say_what_is_shared
+from bullpen.config import Settings
 from bullpen.domain.trunk import TRUNK
 from bullpen.errors import UsageError
 from bullpen.stores.directory import make_store_directory
@@ -35,16 +35,10 @@ def check_isolation(kind: str) -> None:
 
 
 async def find_start(
-    call: Call,
-    isolation: str,
-    place: Workplace,
-    *,
-    include_dirty: bool,
-    may_ask: bool,
-    include: Sequence[str] = (),
+    call: Call, settings: Settings, place: Workplace, *, include_dirty: bool, may_ask: bool
 ) -> Start | Elsewhere | None:
-    """`include`: what the settings copy into worktrees. None: all work in the one directory. UsageError if they were to
-    work apart and cannot."""
+    """None: all work in the one directory. UsageError if they were to work apart and cannot."""
+    isolation = settings.isolation
     if place.address is not None:
         return await _find_elsewhere(call, isolation, place.address, include_dirty=include_dirty)
     directory = place.directory
@@ -55,7 +49,13 @@ async def find_start(
     say_what_is_shared(call, directory)
     if isolation == "shared":
         return None
-    found = await survey(directory, place=place_of(call.place.url).state_directory, include=include)
+    wishes = settings.worktree
+    found = await survey(
+        directory,
+        place=place_of(call.place.url).state_directory,
+        setup=wishes.setup or "",
+        include=wishes.include,
+    )
     if isinstance(found, Unfit):
         if isolation == "worktree":
             raise UsageError(

@@ -21,6 +21,8 @@ OLDEST_GIT = (2, 38)
 """The first that merges without a worktree."""
 WORKTREES = 4
 """So many worktrees should fit on the disk."""
+SPARE_BYTES = 100_000_000
+"""And so much besides: what members make, and the store. A small tree says nothing of that."""
 SHOWN = 5
 NO_GIT = "git is not installed"
 
@@ -46,8 +48,11 @@ class Unfit:
     is_git: bool = True
 
 
-async def survey(directory: Path, *, place: Path | None = None, include: Sequence[str] = ()) -> Repository | Unfit:
-    """`place`: where the worktrees will lie, if that is not in the repository. `include`: what is to be copied."""
+async def survey(
+    directory: Path, *, place: Path | None = None, setup: str = "", include: Sequence[str] = ()
+) -> Repository | Unfit:
+    """`place`: where the worktrees will lie, if that is not in the repository. `setup`: what will be run in each,
+    `include`: what will be copied into each."""
     git = Git(directory)
     if shutil.which("git") is None:
         return Unfit(NO_GIT, is_git=False)
@@ -64,10 +69,10 @@ async def survey(directory: Path, *, place: Path | None = None, include: Sequenc
     head = await git.find("HEAD")
     if head is None:
         return Unfit("the repository has no commit yet: commit once, and each member gets a worktree")
-    return await _fit(git, head, place, include)
+    return await _fit(git, head, place, setup, include)
 
 
-async def _fit(git: Git, head: str, place: Path | None, include: Sequence[str]) -> Repository | Unfit:
+async def _fit(git: Git, head: str, place: Path | None, setup: str, include: Sequence[str]) -> Repository | Unfit:
     root = Path(await git.run("rev-parse", "--show-toplevel"))
     top = Git(root)
     if (missing := await find_missing_space(top, head, _existing(place) if place else root)) is not None:
@@ -78,7 +83,7 @@ async def _fit(git: Git, head: str, place: Path | None, include: Sequence[str]) 
         branch=(await git.ask("symbolic-ref", "--quiet", "--short", "HEAD")).text.strip(),
         prefix=(await git.run("rev-parse", "--show-prefix")).rstrip("/"),
         unsaved=await _unsaved(top),
-        notes=(*await _notes(top, root), *_missing(root, include)),
+        notes=(*await _notes(top, root, setup), *_missing(root, include)),
     )
 
 
@@ -105,16 +110,16 @@ def _existing(place: Path) -> Path:
 
 async def find_missing_space(git: Git, head: str, directory: Path) -> str | None:
     sizes = (line.split(None, 4)[3] for line in (await git.run("ls-tree", "-r", "-l", head)).splitlines())
-    needed = sum(int(size) for size in sizes if size.isdigit())
+    needed = WORKTREES * sum(int(size) for size in sizes if size.isdigit()) + SPARE_BYTES
     free = shutil.disk_usage(directory).free
-    if free >= WORKTREES * needed:
+    if free >= needed:
         return None
-    return f"only {free / 1e6:,.0f} MB of disk are free, and each worktree takes {needed / 1e6:,.0f} MB"
+    return f"only {free / 1e6:,.0f} MB of disk are free, and worktrees need about {needed / 1e6:,.0f} MB"
 
 
-async def _notes(git: Git, root: Path) -> list[str]:
+async def _notes(git: Git, root: Path, setup: str) -> list[str]:
     notes = []
-    if (root / ".gitmodules").exists():
+    if (root / ".gitmodules").exists() and "git submodule" not in setup:
         notes.append(
             "submodules are not checked out in worktrees: "
             'worktree.setup = "git submodule update --init" in the settings does it'
@@ -173,6 +178,11 @@ async def begin_trunk(repository: Repository, team: str, *, include_unsaved: boo
         started_on=repository.branch,
         prefix=repository.prefix,
     )
+    if await git.find(f"refs/heads/{PREFIX.rstrip('/')}") is not None:
+        raise UsageError(
+            f"your branch `bullpen` is in the way of {trunk.branch}, for git cannot have both: rename it "
+            "(`git branch -m bullpen NAME`), or use --isolation shared"
+        )
     try:
         # An empty old value: it must not exist.
         await git.run("update-ref", trunk.ref, base, "")

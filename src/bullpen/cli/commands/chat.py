@@ -66,9 +66,7 @@ async def _begin(call: Call, store: Store, model: str | None, workspace: str | N
     place = workplace_of(workspace)
     settings = read_settings(call, place.directory, model, network=False, limits={})
     find_model(call, settings)
-    start = await find_start(
-        call, settings.isolation, place, include_dirty=False, may_ask=True, include=settings.worktree.include
-    )
+    start = await find_start(call, settings, place, include_dirty=False, may_ask=True)
     record = await begin_team(store, "", settings, name=call.name_to_begin, memory={WORKSPACE: place.text})
     call.note(f"created team {record.name!r} {call.place.words}")
     team = Team(store, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,14 +172,7 @@ async def _run(
     model = find_model(call, settings)
     runner = await placement.find_runner(call, settings)
     say_what_is_not_confined(call, settings, place.directory)
-    start = await find_start(
-        call,
-        settings.isolation,
-        place,
-        include_dirty=beginning.include_dirty,
-        may_ask=beginning.may_ask,
-        include=settings.worktree.include,
-    )
+    start = await find_start(call, settings, place, include_dirty=beginning.include_dirty, may_ask=beginning.may_ask)
     async with call.store() as store:
         memory = {WORKSPACE: place.text, CHECK: check}
         team = Team(store, await begin_team(store, goal, settings, name=call.new_name, memory=memory))
@@ -245,9 +238,10 @@ async def set_apart_at_first(call: Call, team: Team, settings: Settings, place: 
     known = team.record.settings
     if not known.get(CLEANED) and (WORKSPACE in known or Trunk.of(known) is not None):
         return
-    may_ask, include = not call.is_json, settings.worktree.include
-    isolation = "worktree" if known.get(CLEANED) else settings.isolation
-    start = await find_start(call, isolation, place, include_dirty=False, may_ask=may_ask, include=include)
+    may_ask = not call.is_json
+    if known.get(CLEANED):
+        settings = replace(settings, isolation="worktree")
+    start = await find_start(call, settings, place, include_dirty=False, may_ask=may_ask)
     await set_apart(call, team, start)
     await team.remember(**{WORKSPACE: place.text, CLEANED: False})
 
