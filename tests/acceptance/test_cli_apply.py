@@ -54,6 +54,16 @@ def test_what_was_made_is_taken_and_given_back(home: Home) -> None:
     assert "nothing of bullpen/demo is applied" in home.bullpen.refused("apply", "--undo")
 
 
+def test_what_is_there_already_is_only_committed_and_that_is_said(home: Home) -> None:
+    home.begin(three_done).commit({"new.txt": "new\n"}, task=1)
+    write(home.repository, {"new.txt": "new\n"})
+    ran = home.bullpen("apply")
+    assert ran.lines[0].startswith(f"changed no file in {home.repository}: ")
+    assert "not committed" not in ran.out
+    assert git(home.repository, "status", "--porcelain") == ""
+    assert home.bullpen("apply", "--undo").lines[0].startswith("main is at ")
+
+
 def test_for_programs(home: Home) -> None:
     work = home.begin(three_done)
     made = work.commit({"a.txt": "ONE\n"}, task=1)

@@ -209,7 +209,9 @@ async def test_what_is_staged_is_never_overwritten(repository: Path, work: Work)
     write(repository, {"a.txt": "staged\n"})
     git(repository, "add", "a.txt")
     write(repository, {"a.txt": FILES["a.txt"]})
-    assert "unsaved work in a.txt" in await refused(work)
+    said = await refused(work)
+    assert "what you have staged in a.txt" in said
+    assert "apply with --patch" in said
     # A patch leaves the index alone: nothing is lost.
     await apply(work, mode=Mode.PATCH)
     assert git(repository, "show", ":a.txt") == "staged"

@@ -173,7 +173,7 @@ class _Planning:
             committed=committed,
             files=tuple(sorted(files)),
             restaged=restaged,
-            keeps_unsaved=before != await git.run("rev-parse", f"{head.commit}^{{tree}}"),
+            keeps_unsaved=committed not in (None, after),
             left=tuple(sorted(links)) if mode is Mode.PATCH else (),
             last=known[-1] if known else None,
         )
@@ -294,7 +294,11 @@ class _Planning:
                 continue
             if new != now:
                 restaged.append(Restaging(path, now, new))
-        self._refuse(in_the_way)
+        if in_the_way:
+            raise Conflict(
+                f"not applied, for what you have staged in {described(tuple(sorted(in_the_way)))} is neither what is "
+                "committed nor what is in the file: commit it, or apply with --patch, which leaves the index alone"
+            )
         return tuple(restaged)
 
     async def _submodules(self, *given: str | Collection[str]) -> frozenset[str]:

@@ -140,7 +140,10 @@ def _draw(page: Page, team: str, plan: Plan, applied: Application | None, dry_ru
         page.line(f"nothing to do: {where} what is on {trunk.branch}{when}")
         return
     would = "would change" if dry_run else "changed"
-    page.line(f"{would} {_count(len(plan.files), 'file')} in {trunk.repository}: {described(plan.files)}")
+    if plan.files:
+        page.line(f"{would} {_count(len(plan.files), 'file')} in {trunk.repository}: {described(plan.files)}")
+    else:
+        page.line(f"{would} no file in {trunk.repository}: they are as the team made them, or not checked out")
     for path in plan.left:
         page.line(f"left as it is, for it is a submodule: {path}")
     commits = _count(len(plan.commits), "commit")
@@ -174,7 +177,8 @@ async def _undo(call: Call, named: str | None) -> None:
     where = Head("", last.ref).name
 
     def draw(page: Page) -> None:
-        page.line(f"gave back {_count(len(last.files), 'file')} in {trunk.repository}: {described(last.files)}")
+        if last.files:
+            page.line(f"gave back {_count(len(last.files), 'file')} in {trunk.repository}: {described(last.files)}")
         if last.commit is not None:
             page.line(f"{where} is at {last.head[:7]} again")
         if is_back:
