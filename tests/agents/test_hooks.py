@@ -211,6 +211,7 @@ async def test_a_broken_hook_refuses_a_task_and_the_human_and_the_lead_are_told_
             assert command in errors[0]
     for text in (first, second):
         assert "only the human can repair the hook" in text
+        assert "It printed\n(" not in text
 
 
 @pytest.mark.parametrize("command", BROKEN.values(), ids=BROKEN.keys())

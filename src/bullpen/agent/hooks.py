@@ -157,15 +157,14 @@ async def _ask(agent: Agent, hook: Hook, command: str, event: str) -> Refusal | 
         )
     except (SandboxUnavailable, UsageError) as error:
         return await _broken(agent, hook, command, f"could not be run: {error}")
-    printed = outcome.output.strip() or "(it printed nothing)"
+    printed = f"It printed\n{text}" if (text := outcome.output.strip()) else "It printed nothing."
     if outcome.timed_out:
-        return await _broken(agent, hook, command, f"was ended after {timeout_seconds:g} s. It printed\n{printed}")
+        return await _broken(agent, hook, command, f"was ended after {timeout_seconds:g} s. {printed}")
     if outcome.exit_code in _NOT_RUN:
-        return await _broken(agent, hook, command, f"could not be run (exit code {outcome.exit_code}):\n{printed}")
+        return await _broken(agent, hook, command, f"could not be run (exit code {outcome.exit_code}). {printed}")
     if outcome.exit_code == 0:
         return None
-    text = f"the hook `{command}` refused (exit code {outcome.exit_code}). It printed\n{printed}"
-    return Refusal(command=command, text=text)
+    return Refusal(command=command, text=f"the hook `{command}` refused (exit code {outcome.exit_code}). {printed}")
 
 
 async def _broken(agent: Agent, hook: Hook, command: str, what: str) -> Refusal:

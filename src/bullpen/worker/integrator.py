@@ -115,7 +115,7 @@ class Integrator:
         team = await self._store.get_team(submission.team_id)
         trunk = Trunk.of(team.settings)
         if trunk is None:
-            await self._refuse(submission, f"{submission.label} was not integrated: the team has no branch for it")
+            await self._refuse(submission, "the team has no branch for it")
             return
         integration = Integration(trunk, origin_of(self._house, trunk))
         while True:
@@ -126,18 +126,18 @@ class Integrator:
                     if await integration.newest() != tip:
                         # Somebody who is not to may have brought it in just now.
                         continue
-                    await self._refuse(submission, _gone(submission, trunk))
+                    await self._refuse(submission, _gone(trunk))
                     return
                 rebased = await integration.rebase(submission, tip)
                 if rebased.conflicts:
-                    await self._refuse(submission, _conflict(submission, rebased.conflicts))
+                    await self._refuse(submission, _conflict(rebased.conflicts))
                     await integration.drop(submission)
                     return
                 commit = await integration.commit(submission, rebased)
                 if submission.check and (rebased.is_new or not submission.has_passed):
                     evidence = await self._check(team, submission.check, commit)
                     if not evidence.passed:
-                        await self._refuse(submission, _failed(submission, evidence), evidence)
+                        await self._refuse(submission, _failed(evidence), evidence)
                         await integration.drop(submission)
                         return
                 if not await integration.advance(rebased, commit):
@@ -201,29 +201,25 @@ class Integrator:
             await self._store.notify(submission.team_id, USER, text, operation_id=known)
 
 
-def _conflict(submission: Submission, files: tuple[str, ...]) -> str:
+# Why it was refused; that it was, the store says.
+
+
+def _conflict(files: tuple[str, ...]) -> str:
     return (
-        f"{_subject(submission)} conflicts in {listed(files)} with what others handed in just before: it was not "
-        "integrated. The newest state of the team is merged into your workspace when you complete it again, with "
-        "conflict markers in these files for you to resolve."
+        f"it conflicts in {listed(files)} with what others handed in just before. The newest state of the team is "
+        "merged into your workspace when you complete it again, with conflict markers in these files, for you to "
+        "resolve."
     )
 
 
-def _gone(submission: Submission, trunk: Trunk) -> str:
+def _gone(trunk: Trunk) -> str:
+    return f"what you handed in is gone from {trunk.repository}. It is still in your workspace; complete it again."
+
+
+def _failed(evidence: Evidence) -> str:
+    printed = evidence.tail.strip()
     return (
-        f"{_subject(submission)} was not integrated: what you handed in is gone from {trunk.repository}. "
-        "It is still in your workspace; complete it again."
+        f"together with what others handed in just before, its check `{evidence.command}` exits {evidence.exit_code}. "
+        "Your workspace has the newest state of the team when you complete it again. The check printed"
+        + (f"\n{printed}" if printed else " nothing.")
     )
-
-
-def _failed(submission: Submission, evidence: Evidence) -> str:
-    printed = evidence.tail.strip() or "(it printed nothing)"
-    return (
-        f"{_subject(submission)} was not integrated: together with what others handed in just before, its check "
-        f"`{evidence.command}` exits {evidence.exit_code}. Your workspace has the newest state of the team when you "
-        f"complete it again. The check printed\n{printed}"
-    )
-
-
-def _subject(submission: Submission) -> str:
-    return f"#{submission.task_id}" if submission.task_id is not None else "your work"
