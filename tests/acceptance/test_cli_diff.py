@@ -110,7 +110,17 @@ def test_a_team_without_a_trunk_says_where_it_worked(bullpen: Bullpen) -> None:
         await team.remember(workspace="/somewhere")
 
     bullpen.prepare(shared)
-    assert bullpen.refused("diff") == "team default worked in /somewhere itself: `git diff` shows it there"
+    assert bullpen.refused("diff") == "team default worked in /somewhere itself: what it made is there already"
+
+
+def test_a_team_that_worked_in_the_repository_itself_points_to_git(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+
+    async def shared(team: Team) -> None:
+        await team.remember(workspace=str(home.repository))
+
+    home.bullpen.prepare(shared)
+    assert home.bullpen.refused("diff").endswith("there already, and `git diff` shows what is not committed")
 
 
 def test_a_branch_that_is_gone_or_another_teams_is_not_mistaken(tmp_path: Path) -> None:

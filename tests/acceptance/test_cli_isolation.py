@@ -127,6 +127,7 @@ def test_shared_works_in_the_directory_itself(bullpen: Bullpen, repository: Path
     assert "--include-dirty: with --isolation shared" in bullpen.refused(*words, "--include-dirty")
     said = run(bullpen, model, "--isolation", "shared")
     assert "worktree" not in said
+    assert f"in {repository} itself" in said
     assert (repository / "made").read_text() == "unsaved\nana\n"
 
 

@@ -3,15 +3,11 @@ there is no repository."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen.domain.trunk import Trunk
-
-# The repository is the user's, its configuration too: nothing of it may run here, and nothing is written.
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
+from bullpen.workspaces.git import Git, GitFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +56,7 @@ def _mark(path: Path) -> str:
 
 async def _git(workspace: Path, *words: str) -> str | None:
     try:
-        process = await asyncio.create_subprocess_exec(
-            "git",
-            *_SAFE,
-            *words,
-            cwd=workspace,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
+        answer = await Git(workspace).ask(*words)
+    except GitFailed:
         return None
-    output, _ = await process.communicate()
-    return output.decode("utf-8", "surrogateescape") if process.returncode == 0 else None
+    return answer.text if answer.exit_code == 0 else None

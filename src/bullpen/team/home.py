@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from bullpen.domain.trunk import Trunk
 from bullpen.errors import NotFound, UsageError
 from bullpen.store import Store
 from bullpen.team.beginning import WORKSPACE
+from bullpen.workspaces.git import Git
 from bullpen.workspaces.locating import locate
 
 
@@ -19,15 +21,23 @@ async def get_trunk(store: Store, team: Team) -> Trunk:
     team's now."""
     trunk = Trunk.of(team.settings)
     if trunk is None:
-        where = team.settings.get(WORKSPACE)
-        place = f"in {where} itself: `git diff` shows it there" if where else "in no worktree of its own"
-        raise UsageError(f"team {team.name} worked {place}")
+        raise UsageError(f"team {team.name} worked {await _shared_place(team)}")
     heir = await find_heir(store, team, trunk)
     if heir is not None:
         raise NotFound(
             f"the branch of team {team.name} (#{team.id}) is gone; {trunk.branch} belongs to a later team, #{heir.id}"
         )
     return await locate(trunk, Path.cwd())
+
+
+async def _shared_place(team: Team) -> str:
+    where = team.settings.get(WORKSPACE)
+    if not where:
+        return "in no worktree of its own"
+    has_commit = shutil.which("git") is not None and await Git(where).find("HEAD") is not None
+    return f"in {where} itself: what it made is there already" + (
+        ", and `git diff` shows what is not committed" if has_commit else ""
+    )
 
 
 async def get_trunk_here(store: Store, team: Team) -> Trunk:

@@ -42,7 +42,7 @@ class Report:
     """What became of the board. `text` is the lead's last word, `lines` say what a run that did not end well waits
     for, `accounts` what was spent (the team's first), `files` what has changed, `check` how the check of the
     whole ended. `branch` holds the work of a team that worked apart, in so many `commits`; `remote` is where it is, if
-    that is elsewhere."""
+    that is elsewhere; `workspace` the directory in which all worked, if they did not work apart."""
 
     team: str
     tasks: tuple[Task, ...]
@@ -56,6 +56,7 @@ class Report:
     branch: str = ""
     remote: str = ""
     commits: int = 0
+    workspace: str = ""
 
     def with_status(self, status: TaskStatus) -> list[Task]:
         return [task for task in self.tasks if task.status is status]

@@ -128,7 +128,8 @@ class Hosting:
         report = replace(report, check=evidence)
         trunk = Trunk.of(team.record.settings)
         if trunk is None:
-            return replace(report, files=await changed_files(self.workspace, stock))
+            files = await changed_files(self.workspace, stock)
+            return replace(report, files=files, workspace=str(self.workspace))
         made = await made_on(await _here(trunk, crew.house))
         remote = trunk.repository if trunk.is_remote else ""
         return replace(report, files=made.files, branch=trunk.branch, remote=remote, commits=made.commits)

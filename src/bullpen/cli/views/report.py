@@ -128,6 +128,8 @@ def _draw_totals(page: Page, report: Report, progress: Progress, now: datetime) 
         page.field("files", ", ".join(report.files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else ""))
     if report.branch:
         page.field("work", _where(report))
+    elif report.workspace:
+        page.field("work", f"in {report.workspace} itself")
 
 
 def _where(report: Report) -> str:
