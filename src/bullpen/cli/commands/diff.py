@@ -70,25 +70,26 @@ async def _look(
         if name is None:
             return made, chosen, []
         mine = made.by(name)
-        pending = await _pending(call, team, made, name) if number is None else []
+        pending = await list_pending(made, name) if number is None else []
+        if number is None and not trunk.is_remote:
+            pending += await _unfinished(call, team, made, name, pending)
         return made, tuple(commit for commit in chosen if commit in mine), pending
 
 
-async def _pending(call: Call, team: Team, made: Made, name: str) -> list[Pending]:
-    """With what lies unfinished in its worktree, if that is on this machine and nobody is at work there."""
-    pending = await list_pending(made, name)
+async def _unfinished(call: Call, team: Team, made: Made, name: str, known: list[Pending]) -> list[Pending]:
+    """What lies in its worktree besides, if that is on this machine and nobody is at work there."""
     worktree = await find_worktree(team.store, made.trunk, name)
     if worktree is None:
-        return pending
+        return []
     if (await find_hosts(team.store, team.record)).hosting:
         call.note(f"team {team.name} is at work: what {name} has not handed in yet lies in {worktree.root}")
-        return pending
+        return []
     try:
-        unfinished = await look_at_unfinished(team.store, team.record, made, worktree, pending)
+        unfinished = await look_at_unfinished(team.store, team.record, made, worktree, known)
     except (GitFailed, SandboxUnavailable) as error:
         call.note(f"what {name} has not handed in lies in {worktree.root}, and cannot be shown: {error}")
-        return pending
-    return [*pending, unfinished] if unfinished else pending
+        return []
+    return [unfinished] if unfinished else []
 
 
 def _documents(chosen: Sequence[TeamCommit], pending: Sequence[Pending]) -> list[dict[str, Any]]:
