@@ -34,7 +34,7 @@ _LISTS = {
     "pattern": 'a list of patterns such as "bash:git push"',
     "command": "a command or a list of commands",
     "label": 'a list of labels such as "gpu"',
-    "inside": 'a list of paths in the repository such as ".env" or "conf/*.ini", without "/" or "~" in front and ".."',
+    "inside": 'a list of paths in the repository such as ".env" or "conf/*.ini" (no "/" or "~" in front, no "..")',
 }
 
 
