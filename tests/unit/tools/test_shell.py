@@ -198,6 +198,7 @@ async def test_everything_is_listed_and_only_ones_own(ana: Hands, hands: MakeHan
     assert (await ana.say(box, "check_background")).text == "you have started nothing in the background"
     await ana.call(BASH, command="echo one", run_in_background=True)
     await ana.call(BASH, command=f"sleep {token}", run_in_background=True)
+    await token.until(1)
     await ana.call(TASK_OUTPUT, task_id="bg-1", block=True)
     first, second = (await ana.say(box, "check_background")).text.splitlines()
     assert first == "bg-1 [finished, exit code 0] echo one"
