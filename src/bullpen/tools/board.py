@@ -12,7 +12,7 @@ from bullpen.domain.task import Task, TaskChanges, TaskStatus, check_transition,
 from bullpen.errors import CheckRequired, Conflict, NotAllowed, ToolError
 from bullpen.tool import Changes, Kind, Parameter, Tool, ToolContext, ToolOutput
 from bullpen.tools.check import run_check
-from bullpen.tools.handing_in import FOR_TASK, await_verdict, gather_work, keep_unfinished, start_anew
+from bullpen.tools.handing_in import FOR_TASK, await_verdict, find_handed_in, gather_work, keep_unfinished, start_anew
 from bullpen.tools.handover import hand_over, list_overlaps
 from bullpen.tools.outside import show_handed_in
 from bullpen.tools.render import task_details, task_line
@@ -187,6 +187,10 @@ async def _let_go(context: ToolContext, task: Task) -> Task:
 
 
 async def _complete(context: ToolContext, task_id: int, result: str) -> Task:
+    if (handed_in := await find_handed_in(context, task_id)) is not None:
+        # Asked again after a kill. Only its verdict counts: to complete it without work would be right in the moment in
+        # which it is refused.
+        return await await_verdict(context, handed_in)
     await _pass_hooks(context, task_id, result)
     work = await gather_work(context, task_id, result)
     if work is not None:

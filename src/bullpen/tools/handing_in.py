@@ -22,12 +22,18 @@ FOR_TASK = "apart"
 PATIENCE_SECONDS = 900.0
 
 
+async def find_handed_in(context: ToolContext, task_id: int) -> Task | None:
+    """The task, if its work waits to be integrated."""
+    task = await context.store.get_task(context.team.id, task_id)
+    return task if context.worktree is not None and task.submission is not None else None
+
+
 async def gather_work(context: ToolContext, task_id: int, result: str) -> Work | None:
     """What was made for this task, as a commit upon the newest trunk. Conflicting if it cannot be."""
     if context.worktree is None:
         return None
     task = await context.store.get_task(context.team.id, task_id)
-    if task.submission is not None or task.status in FINISHED:
+    if task.status in FINISHED:
         # Asked again after a kill: it was handed in then.
         return None
     if task.status is TaskStatus.IN_PROGRESS and task.owner and not task.is_owned_by(context.member.name):
