@@ -24,8 +24,10 @@ PATIENCE_SECONDS = 900.0
 
 async def find_handed_in(context: ToolContext, task_id: int) -> Task | None:
     """The task, if its work waits to be integrated."""
+    if context.worktree is None:
+        return None
     task = await context.store.get_task(context.team.id, task_id)
-    return task if context.worktree is not None and task.submission is not None else None
+    return None if task.submission is None else task
 
 
 async def gather_work(context: ToolContext, task_id: int, result: str) -> Work | None:
