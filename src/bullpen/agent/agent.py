@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from bullpen.agent.context import Context
 from bullpen.agent.house import House
-from bullpen.agent.identity import identity_text
+from bullpen.agent.identity import identity_text, roster_text
 from bullpen.agent.room import Room
 from bullpen.config import Settings
 from bullpen.domain.member import Member, MemberKind, MemberRef, MemberStatus, Team
@@ -140,9 +140,12 @@ class Agent:
         held = await self.store.list_tasks(self.team.id, status=TaskStatus.IN_PROGRESS, owner=self.member.name)
         return held[0] if held else None
 
+    async def roster(self) -> str:
+        """Whom it works with. Of a large team that is a long list: it is let go before anything is waited for."""
+        return roster_text(self.member, await self.store.list_members(self.team.id))
+
     async def identity(self) -> str:
-        members = await self.store.list_members(self.team.id)
-        return identity_text(self.member, self.team, members, await self.find_task(), self.workspace)
+        return identity_text(self.member, self.team, await self.roster(), await self.find_task(), self.workspace)
 
     def was_interrupted(self) -> bool:
         """Has somebody asked to cut off what it does since the last time this was asked?"""

@@ -10,7 +10,7 @@ import logging
 from bullpen.agent.agent import Agent
 from bullpen.agent.asking import ask
 from bullpen.agent.context import build_context
-from bullpen.agent.identity import prompt_text, roster_text
+from bullpen.agent.identity import prompt_text
 from bullpen.agent.memory import (
     choose_pruning,
     compaction_limit,
@@ -76,7 +76,7 @@ def _with_text(messages: tuple[ChatMessage, ...], text: str) -> tuple[ChatMessag
 async def _state(agent: Agent) -> str:
     """What the store knows and the summary may have missed."""
     store, team_id = agent.store, agent.team.id
-    parts = [f"<roster>{roster_text(agent.member, await store.list_members(team_id))}</roster>"]
+    parts = [f"<roster>{await agent.roster()}</roster>"]
     task = await agent.find_task()
     if task is not None:
         parts.append(await hand_over(store, task))

@@ -56,9 +56,9 @@ def system_prompt(
     return "\n\n".join(parts)
 
 
-def identity_text(member: Member, team: Team, members: Iterable[Member], task: Task | None, workspace: Path) -> str:
+def identity_text(member: Member, team: Team, roster: str, task: Task | None, workspace: Path) -> str:
     """Name, role, team, lead, teammates, working directory, current task."""
-    lines = [opening_line(member, team), roster_text(member, members), f"Working directory: {workspace}"]
+    lines = [opening_line(member, team), roster, f"Working directory: {workspace}"]
     lines.append(f"Current task: #{task.id} {escape(task.subject)}" if task is not None else "You hold no task.")
     if team.goal and member.kind is MemberKind.LEAD:
         lines.append(f"Goal: {escape(team.goal)}")

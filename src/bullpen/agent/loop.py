@@ -19,7 +19,6 @@ from bullpen.agent.agent import Agent
 from bullpen.agent.apart import begin_apart, hand_in, save_apart
 from bullpen.agent.calls import has_open_calls, run_open_calls
 from bullpen.agent.hooks import is_kept_up
-from bullpen.agent.identity import roster_text
 from bullpen.agent.turn import Ending, take_turn
 from bullpen.domain.member import Autonomy, MemberStatus
 from bullpen.domain.message import escape
@@ -311,8 +310,7 @@ async def _begin(agent: Agent, parts: list[str], *, task: Task | None) -> None:
         opening.append(f"<identity>{await agent.identity()}</identity>")
         agent.must_reintroduce = False
     elif not agent.turns and not agent.is_lead:
-        members = await agent.store.list_members(agent.team.id)
-        opening.append(f"<team>{roster_text(agent.member, members)}</team>")
+        opening.append(f"<team>{await agent.roster()}</team>")
     if has_unread_prompt(agent.member):
         opening.append(f"<instructions>{escape(agent.member.prompt)}</instructions>")
     held = agent.counters.get("held")
