@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from functools import lru_cache
+
 from genai_prices import Usage, calc_price
+
+ESTIMATE_STEP_TOKENS = 1_000
 
 
 def list_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> float | None:
@@ -16,3 +21,16 @@ def list_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> floa
         except LookupError:
             continue
     return None
+
+
+def estimated_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> float | None:
+    """At most that much, before it is known how many tokens it will be. From turn to turn a request grows by little:
+    for the next thousand tokens the price is the same, and finding it out costs half a millisecond."""
+    steps = -(-input_tokens // ESTIMATE_STEP_TOKENS)
+    # Some prices depend on the time of day.
+    return _price_in_this_hour(model, steps * ESTIMATE_STEP_TOKENS, output_tokens, int(time.time() // 3600))
+
+
+@lru_cache(maxsize=256)
+def _price_in_this_hour(model: str, input_tokens: int, output_tokens: int, hour: int) -> float | None:
+    return list_price_usd(model, input_tokens=input_tokens, output_tokens=output_tokens)

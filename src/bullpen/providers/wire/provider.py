@@ -39,10 +39,10 @@ class WireProvider:
 
     def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
         try:
-            from bullpen.providers.wire.price import list_price_usd
+            from bullpen.providers.wire.price import estimated_price_usd
         except ImportError as error:
             raise UsageError(INSTALL) from error
-        return list_price_usd(self.model, input_tokens=input_tokens, output_tokens=output_tokens)
+        return estimated_price_usd(self.model, input_tokens=input_tokens, output_tokens=output_tokens)
 
     async def close(self) -> None:
         line, self._line = self._line, None
