@@ -399,17 +399,26 @@ async def test_a_process_killed_in_the_middle_of_a_write_leaves_nothing_of_it_an
             assert (await asyncio.wait_for(waiting, BOUND_SECONDS)).id == number
 
 
+@contextmanager
+def _impatient(store: Store) -> Iterator[None]:
+    """It soon gives up waiting for others; only here, since what is to succeed has all the time that it needs."""
+    before, vars(store)["_patience_seconds"] = vars(store)["_patience_seconds"], 0.3
+    yield
+    vars(store)["_patience_seconds"] = before
+
+
 async def test_whoever_holds_the_store_for_ever_is_named_and_the_waiting_verb_never_happens(
     disk_store_url: str, crew: Crew
 ) -> None:
-    async with opened(disk_store_url, patience_seconds=0.3) as store:
+    async with opened(disk_store_url) as store:
         team, user = await create_team(store)
         child = crew.start(stay_inside, url=disk_store_url, team_id=team.id)
         await child.hear("inside")
-        with pytest.raises(StoreUnavailable, match=rf"\b{child.pid}\b"):
-            await store.create_task(user, "given up")
-        with pytest.raises(StoreUnavailable, match=rf"\b{child.pid}\b"):
-            await store.register_worker()
+        with _impatient(store):
+            with pytest.raises(StoreUnavailable, match=rf"\b{child.pid}\b"):
+                await store.create_task(user, "given up")
+            with pytest.raises(StoreUnavailable, match=rf"\b{child.pid}\b"):
+                await store.register_worker()
         child.kill()
         task = await store.create_task(user, "written")
         assert (task.id, task.subject) == (1, "written")
@@ -421,13 +430,12 @@ async def test_a_store_can_be_closed_while_another_process_holds_it(
     disk_store_url: str, crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "CLOSE_PATIENCE_SECONDS", 0.2)
-    async with opened(disk_store_url, patience_seconds=0.3) as store:
+    async with opened(disk_store_url) as store:
         team, user = await create_team(store)
         child = crew.start(stay_inside, url=disk_store_url, team_id=team.id)
         await child.hear("inside")
-        waiting = asyncio.create_task(store.create_task(user, "given up"))
-        with pytest.raises(StoreUnavailable):
-            await waiting
+        with _impatient(store), pytest.raises(StoreUnavailable):
+            await store.create_task(user, "given up")
     with pytest.raises(UsageError, match="closed"):
         await store.create_task(user, "too late")
     # The abandoned thread still waits at the gate. What is opened meanwhile must not be taken for the gate then.

@@ -12,7 +12,7 @@ from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import AlreadyClaimed, Conflict
 from bullpen.store import Store
-from tests.support.processes import Crew, Line, release
+from tests.support.processes import BOUND_SECONDS, Crew, Line, release
 from tests.support.stores import all_events, create_team, join, opened, user_of
 
 CLAIMERS = 32
@@ -198,7 +198,7 @@ async def test_a_board_that_grows_and_is_given_back_is_completed_task_by_task_on
 
 async def _until_all_are_completed(store: Store, team_id: int) -> None:
     open_tasks: set[int] = set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(BOUND_SECONDS):
         async for event in store.follow_events(team_id):
             if event.kind == EventKind.TASK_CREATED:
                 open_tasks.add(event.data["task"])
@@ -277,7 +277,7 @@ async def test_a_claimer_killed_at_any_moment_leaves_each_task_with_one_owner_or
 
 async def _until_the_log_grows(store: Store, team_id: int, by: int) -> None:
     seen = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(BOUND_SECONDS):
         async for _ in store.follow_events(team_id, after=await store.last_position(team_id)):
             seen += 1
             if seen >= by:

@@ -7,6 +7,8 @@ import random
 from collections import Counter
 from contextlib import suppress
 
+import pytest
+
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import Member
 from bullpen.domain.transcript import TurnKind
@@ -146,6 +148,7 @@ class Correspondence:
             await child.join()
 
 
+@pytest.mark.timeout(900)
 async def test_mail_is_delivered_exactly_once_while_writers_and_readers_are_killed(
     shared_store_url: str, crew: Crew, chance: random.Random
 ) -> None:

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,8 @@ from psycopg import sql
 from tests.support import postgres_guard
 
 SETTINGS = {
-    "max_connections": "300",
+    # A race of many processes takes up to a hundred of them, and every test process may be in one.
+    "max_connections": "600",
     "listen_addresses": "",
     # Stated, though they are the defaults: the stores' promises rest on a server that keeps its own.
     "fsync": "on",
@@ -96,7 +98,7 @@ class PrivateServer:
     def start(self) -> None:
         """Start it and wait until it accepts connections, crash recovery included."""
         try:
-            self.run("pg_ctl", "start", "-w", "-t", "60", "-D", str(self.data), "-l", str(self.log))
+            self.run("pg_ctl", "start", "-w", "-t", "180", "-D", str(self.data), "-l", str(self.log))
         except RuntimeError as error:
             if self.log.exists():
                 error.add_note(self.log.read_text()[-4000:])
@@ -104,7 +106,7 @@ class PrivateServer:
 
     def stop(self) -> None:
         """An orderly shutdown: open connections are cut, everything is checkpointed."""
-        self.run("pg_ctl", "stop", "-w", "-t", "60", "-m", "fast", "-D", str(self.data))
+        self.run("pg_ctl", "stop", "-w", "-t", "180", "-m", "fast", "-D", str(self.data))
 
     def kill9(self) -> None:
         """Kill the server and its backends without warning; `start` then recovers from the log."""
@@ -180,7 +182,8 @@ def unprivileged_account() -> dict[str, Any]:
 
 
 def server_url(directory: Path) -> str:
-    return f"postgresql://postgres@/postgres?host={directory}"
+    # Ten seconds, as stores have it, are little where dozens of processes connect at the same moment.
+    return f"postgresql://postgres@/postgres?host={directory}&connect_timeout=60"
 
 
 def join_users(directory: Path) -> int:
@@ -235,8 +238,18 @@ def create_database(server_url: str) -> str:
 def drop_database(database_url: str, server_url: str) -> None:
     """Drop it, even under connections that are still open."""
     name = urlsplit(database_url).path.removeprefix("/")
+    drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+    give_up_at = time.monotonic() + 60
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        while True:
+            try:
+                connection.execute(drop)
+            except psycopg.errors.ObjectInUse:
+                # The server waits for those whom it cuts off, but no longer than five seconds; a hundred may need more.
+                if time.monotonic() > give_up_at:
+                    raise
+            else:
+                return
 
 
 @pytest.fixture(scope="session")

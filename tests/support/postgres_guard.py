@@ -41,7 +41,7 @@ def kill_server(data: Path) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    wait_until_dead(processes, timeout_seconds=10)
+    wait_until_dead(processes, timeout_seconds=60)
     # A process 1 that reaps late leaves a zombie, and the next server would take its pid for a live one.
     for lock_file in [data / "postmaster.pid", *data.parent.glob(".s.PGSQL.*.lock")]:
         lock_file.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+
+from tests.support.ports import free_port
 
 BOUND_SECONDS = 120.0
 ATTEMPTS = 3
@@ -75,11 +76,17 @@ class RayCluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.address = f"{LOOPBACK}:{_free_port()}"
         self.nodes: list[Node] = []
-        head = ["--head", "--port", self.address.rpartition(":")[2], "--num-cpus", "0", "--temp-dir", str(directory)]
-        self.head = self._start([*head, "--include-dashboard", "false"], "head")
-        assert self.head.has_started(), self.head.log.read_text()
+        self.address, self.head = self._start_head()
+
+    def _start_head(self) -> tuple[str, Node]:
+        for _ in range(ATTEMPTS):
+            port = free_port(LOOPBACK)
+            words = ["--head", "--port", str(port), "--num-cpus", "0", "--temp-dir", str(self.directory)]
+            head = self._start([*words, "--include-dashboard", "false"], "head")
+            if head.has_started():
+                return f"{LOOPBACK}:{port}", head
+        raise TimeoutError((self.directory / "head.log").read_text())
 
     def add_nodes(self, count: int, resources: Mapping[str, float]) -> None:
         """They are there when this returns."""
@@ -125,13 +132,6 @@ def ray_cluster(nodes: int, resources: Mapping[str, float] | None = None) -> Ite
             cluster.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((LOOPBACK, 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from bullpen.sandbox import Sandbox, SandboxSpec
 from bullpen.sandboxes import open_sandbox
 from bullpen.sandboxes.bubblewrap import probe
 
-BOUND_SECONDS = 60.0
+BOUND_SECONDS = 180.0
 PYTHON = os.path.realpath(sys.executable)
 ROOT = Path(__file__).parents[2]
 

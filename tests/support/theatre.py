@@ -13,7 +13,8 @@ from bullpen.store import Store
 from tests.support.processes import Child, Crew, Report
 
 MAX_WAIT = 5.0
-MAX_SILENCE = 200.0
+MAX_SILENCE = 500.0
+"""Of one that nobody kills: as long as the whole play may take."""
 
 Role = Callable[..., Coroutine[Any, Any, None]]
 

@@ -34,6 +34,8 @@ from tests.support.protocol_server.fault import (
 from tests.support.protocol_server.ledger import Ledger
 
 KEY = "test-key-0123456789"
+BACKLOG = 2048
+"""Whoever comes while that many wait to be let in is turned away, and tries again only seconds later."""
 _FORMATS: Mapping[str, ModuleType] = {
     anthropic_format.PATH: anthropic_format,
     openai_format.PATH: openai_format,
@@ -72,7 +74,7 @@ class ProtocolServer:
         self.keep_heard = True
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 24)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 24, backlog=BACKLOG)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -97,7 +99,7 @@ class ProtocolServer:
     @asynccontextmanager
     async def listening_on(self, listener: socket.socket) -> AsyncIterator[None]:
         """Here too, wherever that is."""
-        server = await asyncio.start_server(self._serve, sock=listener, limit=1 << 24)
+        server = await asyncio.start_server(self._serve, sock=listener, limit=1 << 24, backlog=BACKLOG)
         try:
             yield
         finally:
