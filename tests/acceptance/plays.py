@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from bullpen.domain.event import EventKind
+from bullpen.domain.member import LEAD
 from bullpen.team import Team
 from tests.acceptance.command import BOUND_SECONDS, Bullpen
 from tests.support.troupe import until
@@ -131,9 +135,24 @@ class AtWork:
         self.process = process
 
     def say(self, word: str = "the word") -> None:
-        """ana's command ends with this."""
-        with open(self.bullpen.directory / "word", "w") as pipe:
+        """ana's command ends with this; unless it has been cut off, then nobody is there to hear it."""
+        by = time.monotonic() + BOUND_SECONDS
+        while (pipe := self._open_pipe()) is None:
+            if self.process.poll() is not None:
+                return
+            assert time.monotonic() < by, "nobody listens"
+            threading.Event().wait(0.01)
+        with pipe:
             pipe.write(word)
+
+    def _open_pipe(self) -> TextIO | None:
+        """None while nobody reads from it: who opens it otherwise would wait for a reader for ever."""
+        try:
+            return open(os.open(self.bullpen.directory / "word", os.O_WRONLY | os.O_NONBLOCK), "w")
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return None
 
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=BOUND_SECONDS)
@@ -142,7 +161,7 @@ class AtWork:
 
 @contextmanager
 def at_work(bullpen: Bullpen, *words: str) -> Iterator[AtWork]:
-    """While inside, a process runs a team whose ana waits in the middle of a command."""
+    """While inside, a process runs a team whose ana waits in the middle of a command, and whose lead idles."""
     os.mkfifo(bullpen.directory / "word")
     model = write_script(bullpen, WAITS)
     process = bullpen.start("run", "Wait", "--team", TEAM, "--model", model, *words)
@@ -165,4 +184,7 @@ async def _until_waiting(bullpen: Bullpen, process: subprocess.Popen[bytes]) -> 
                 break
             assert process.poll() is None, process.communicate()
             await asyncio.sleep(0.02)
-        await until(Team(store, record), EventKind.TOOL_CALL_STARTED, tool="bash")
+        team = Team(store, record)
+        await until(team, EventKind.TOOL_CALL_STARTED, tool="bash")
+        # In either order: the lead may still be asking its model when ana begins.
+        await until(team, EventKind.PHASE_ENDED, member=LEAD, result="I wait.")

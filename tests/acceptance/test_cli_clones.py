@@ -305,7 +305,8 @@ def test_a_worker_that_froze_and_thaws_moves_nothing_of_a_member_that_went_on_el
     pipe = one.directory / "pipe"
     os.mkfifo(pipe)
     plays_one(one, f"echo frozen > made; echo x > {pipe}; sleep 600", again="echo elsewhere > made")
-    with working(one, "--lease", "2") as first:
+    # Not shorter: before it is frozen, it must not be taken for dead because the machine is slow.
+    with working(one, "--lease", "6") as first:
         one.read("run", "Go", "--team", TEAM, "--workspace", f"git+file://{bare}", "--detach")
         assert pipe.read_text() == "x\n"
         with working(two) as second:

@@ -185,7 +185,8 @@ def wait_for_half_done(bullpen: Bullpen) -> None:
     """Until ana's command has begun and left its mark."""
     mark = bullpen.directory / ".bullpen/worktrees" / TEAM / "ana/half"
     until = time.monotonic() + BOUND_SECONDS
-    while not mark.exists():
+    # The file is there a moment before what is written into it.
+    while not (mark.exists() and mark.read_text()):
         assert time.monotonic() < until, "its command has not begun"
         threading.Event().wait(0.01)
 

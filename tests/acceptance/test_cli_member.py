@@ -112,6 +112,12 @@ def test_stop_ends_everyone_and_the_run_and_resume_brings_them_back(bullpen: Bul
 def test_stop_of_one_leaves_the_others(bullpen: Bullpen) -> None:
     with at_work(bullpen) as working:
         bullpen("spawn", "bea", "--prompt", "Say hello.")
+
+        async def hosted(team: Team) -> None:
+            await until(team, EventKind.MEMBER_HOSTED, member="bea")
+
+        # Else there is nobody to ask: she would be shut down at once.
+        ask_team(bullpen, hosted)
         assert bullpen("stop", "bea").lines[0] == "bea is asked to shut down within 30 s (request 1)"
 
         async def gone(team: Team) -> None:

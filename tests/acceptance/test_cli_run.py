@@ -6,6 +6,8 @@ import json
 import re
 import signal
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -262,15 +264,14 @@ def test_ctrl_c_twice_ends_at_once_and_resume_goes_on(bullpen: Bullpen) -> None:
 
 
 def test_a_reader_who_goes_lets_the_team_rest(bullpen: Bullpen) -> None:
-    model = write_script(bullpen, FINISHES)
-    process = bullpen.start("run", "Analyse", "--team", TEAM, "--model", model)
-    read_line(process)
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    err = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(BOUND_SECONDS), err) == (141, b"")
+    with at_work(bullpen) as working:
+        read_line(working.process)
+        assert working.process.stdout is not None
+        working.process.stdout.close()
+        # There is more to tell only now: whoever was done before has met nobody who went.
+        working.say()
+        _, err = working.process.communicate(timeout=BOUND_SECONDS)
+        assert (working.process.returncode, err) == (141, b"")
 
 
 # -- resume ----------------------------------------------------------------------------------------
@@ -320,4 +321,8 @@ def test_a_detached_run_frees_the_terminal_and_says_who_hosts(bullpen: Bullpen) 
         await until(team, EventKind.WORKER_STOPPED)
 
     ask_team(bullpen, finished)
-    assert "Migration complete." in Path(answer["log"]).read_text()
+    # It tells the rest, and its report, when its worker has stopped.
+    by = time.monotonic() + BOUND_SECONDS
+    while "Migration complete." not in (told := Path(answer["log"]).read_text()):
+        assert time.monotonic() < by, told
+        threading.Event().wait(0.05)

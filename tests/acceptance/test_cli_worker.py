@@ -80,7 +80,8 @@ def test_a_detached_run_only_writes_rows_where_a_worker_is_there(bullpen: Bullpe
     with working(bullpen) as one:
         answer = begin(bullpen)
         assert answer["log"] is None
-        assert [host["worker"] for host in answer["hosts"]] == [one.id]
+        # It waits only a moment for somebody to take it.
+        assert {host["worker"] for host in answer["hosts"]} <= {one.id}
         one.hear_all("taken", {"lead", "ana"})
         ask_team(bullpen, EventKind.TASK_COMPLETED, task=1)
         [listed] = bullpen.read("worker", "list")

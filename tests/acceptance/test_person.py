@@ -156,6 +156,7 @@ def test_on_a_terminal(bullpen: Bullpen, tmp_path_factory: pytest.TempPathFactor
         tty.until("notes, draft: not committed. Shall the team begin with these changes, too?")
         tty.enter("y")
         tty.until("`bullpen diff crew` shows it, `bullpen apply crew` takes it")
+        assert tty.ended() == 0
     assert person.is_as_before()
     code, seen = person.bullpen.on_terminal("apply", columns=200)
     assert code == 0

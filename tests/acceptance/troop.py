@@ -119,9 +119,14 @@ class Troop:
         return begun.actor, await self.place_of(begun.actor)
 
     async def place_of(self, member: str) -> str:
-        worker = (await self.store.get_member(self.team_id, member)).worker_id
-        assert worker is not None
-        return (await self.places())[worker]
+        """Who goes from one to another just now is waited for."""
+        async with self._bound(), self.store.listen_events(self.team_id) as bell:
+            while True:
+                bell.clear()
+                worker = (await self.store.get_member(self.team_id, member)).worker_id
+                if worker is not None:
+                    return (await self.places())[worker]
+                await bell.wait(1.0)
 
     async def places(self) -> dict[int, str]:
         workers = await self.store.list_workers(include_stopped=True)
