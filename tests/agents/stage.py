@@ -15,7 +15,7 @@ from bullpen.domain.transcript import Turn, TurnKind
 from bullpen.provider import ModelLimits, ModelRequest
 from bullpen.providers.scripted import Call, Script, ScriptedProvider, Step, When
 from bullpen.team import Report, Team
-from tests.support.troupe import BOUND_SECONDS, events_of
+from tests.support.troupe import BOUND_SECONDS, events_of, until
 
 Steps = Mapping[str, Sequence[Any] | Callable[[ModelRequest], Step | str]]
 
@@ -157,6 +157,17 @@ def human(team: Team) -> MemberRef:
 async def play(team: Team, goal: str = "Reach the goal.") -> Report:
     """`run`, with a bound."""
     return await team.run(goal, max_minutes=BOUND_SECONDS / 60)
+
+
+async def play_led(team: Team, model: Recorder, *names: str, goal: str = "Reach the goal.") -> Report:
+    """`play`, in which these are not answered before the lead has ended its first phase: what they tell it comes after
+    that, however busy the machine is."""
+    holds = [model.hold(name, 1) for name in names]
+    run = asyncio.create_task(play(team, goal))
+    await until(team, EventKind.PHASE_ENDED, member="lead")
+    for hold in holds:
+        hold.release()
+    return await run
 
 
 def counting(requests: defaultdict[str, int]) -> Callable[[ModelRequest], str]:

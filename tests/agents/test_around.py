@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from bullpen.domain.background import BackgroundState
@@ -11,6 +12,7 @@ from bullpen.domain.task import TaskStatus
 from bullpen.providers.scripted import Step
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, newest_of, play, results
 from tests.support.sandboxes import Token
+from tests.support.sandboxes import until as until_true
 from tests.support.troupe import call, done, hosted, settings, troupe, until
 
 LONG_IDLE = {"idle": {"timeout_seconds": 3600}}
@@ -43,21 +45,28 @@ async def test_a_background_command_has_its_number_at_once_and_its_one_notice_wa
 
 
 async def test_its_output_is_read_while_it_runs_and_stop_ends_all_of_it(tmp_path: Path, token: Token) -> None:
-    command = f"echo begun > out; echo begun; setsid sleep {token} & sleep {token}"
+    command = f"echo begun; setsid sleep {token} & sleep {token}"
     model = Recorder(
         {
             "ana": [
                 call("background_run", command=command),
-                call("bash", command="until [ -e out ]; do sleep 0.02; done"),
                 call("check_background", task_id="bg-1"),
                 call("TaskStop", task_id="bg-1"),
                 Step(say="Stopped.", repeat=True),
             ]
         }
     )
+    looks = model.hold("ana", 2)
     async with troupe(model, tmp_path, settings=settings(**LONG_IDLE)) as team:
         await team.spawn("ana", prompt="Start it, then stop it.")
         async with hosted(team):
+            await looks.reached()
+            # All of it runs, and what it printed has arrived.
+            await token.until(2)
+            [background] = await team.store.list_backgrounds(team.id)
+            printed = Path(background.output_path or "")
+            await until_true(lambda: "begun" in printed.read_text())
+            looks.release()
             await until(team, EventKind.PHASE_ENDED, member="ana")
             assert token.processes() == []
             *_, output, stopped = await results(team, "ana")
@@ -104,21 +113,28 @@ async def test_what_ran_when_its_host_left_is_lost_and_told_once(tmp_path: Path,
 
 
 async def test_a_subagent_beside_the_lead_answers_with_one_notice_that_wakes_it(tmp_path: Path) -> None:
+    answers = asyncio.Event()
+
+    async def think(seconds: float) -> None:
+        await answers.wait()
+
     model = Recorder(
         {
             "lead": [
                 call("Task", prompt="Where is auth?", agent_type="explore", run_in_background=True),
                 "It looks.",
                 Step(say="In src/auth.", repeat=True),
-                Step(say="src/auth", purpose="subagent", delay_seconds=0.5),
+                Step(say="src/auth", purpose="subagent", delay_seconds=1),
             ]
-        }
+        },
+        sleep=think,
     )
     async with troupe(model, tmp_path) as team:
         async with hosted(team):
             await team.send("lead", "Find auth.")
             await team.store.want_member(team._me, "lead")
             first = await until(team, EventKind.PHASE_ENDED, member="lead")
+            answers.set()
             await until(team, EventKind.PHASE_ENDED, member="lead", after=first.position)
         notices = [mail.content for mail in await mail_of(team, "lead") if mail.type == "notice"]
     assert len(notices) == 1

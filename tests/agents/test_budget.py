@@ -134,14 +134,21 @@ async def test_the_limit_ends_the_run_also_when_more_could_be_claimed_and_mail_w
     spawns = [("Task", {"name": name, "prompt": "Take it."}) for name in ("ana", "bea")]
     tasks = [("TaskCreate", {"subject": f"Part {number}"}) for number in range(5)]
     write = call("SendMessage", recipient="lead", content="A question to you?")
-    model = priced({"lead": [calls(*tasks, *spawns), "They look."], "*": [write, *looks]})
+    # A question that comes while the lead is being asked is read at once.
+    model = priced({"lead": [calls(*tasks, *spawns), Step(say="They look.", repeat=True)], "*": [write, *looks]})
     async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 5})) as team:
         report = await play(team)
         assert report.outcome is Outcome.BUDGET
         assert (await account_of(team)).calls == 5
 
 
-async def test_a_budget_raised_in_place_lets_those_who_wait_go_on_at_once(tmp_path: Path) -> None:
+@pytest.fixture
+def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for leave to ask is woken, or sleeps for ever."""
+    monkeypatch.setattr("bullpen.agent.asking.LOOK_AGAIN_SECONDS", 3600.0)
+
+
+async def test_a_budget_raised_in_place_lets_those_who_wait_go_on_at_once(tmp_path: Path, no_second_look: None) -> None:
     looks = [call("bash", command=f"echo {number}") for number in range(4)]
     model = priced({"ana": [*looks, "Finished."]})
     async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 2})) as team:
@@ -151,7 +158,7 @@ async def test_a_budget_raised_in_place_lets_those_who_wait_go_on_at_once(tmp_pa
             await until(team, EventKind.MEMBER_STATUS_CHANGED, member="ana", status="waiting")
             assert model.count("ana") == 2
             await team.set_budget(max_calls=100)
-            await until(team, EventKind.PHASE_ENDED, member="ana", bound_seconds=4.0)
+            await until(team, EventKind.PHASE_ENDED, member="ana")
             assert (await member(team, "ana")).status is MemberStatus.IDLE
 
 
@@ -187,12 +194,13 @@ async def test_many_at_once_never_pass_the_limit_together(tmp_path: Path) -> Non
 
 
 async def test_minutes_end_the_run_in_good_order_and_it_can_be_resumed(tmp_path: Path) -> None:
-    slow = Step(say="One.", calls=call("bash", command="echo one").calls, delay_seconds=1.0)
+    # Asked long before the minutes are over, on a busy machine too, and answered while what is under way may finish.
+    slow = Step(say="One.", calls=call("bash", command="echo one").calls, delay_seconds=4.0)
     model = priced({"lead": [slow, "Finished."]})
-    async with troupe(model, tmp_path, settings=settings(budget={"max_minutes": 0.01})) as team:
+    async with troupe(model, tmp_path, settings=settings(budget={"max_minutes": 0.05})) as team:
         report = await team.run("Take your time.")
         assert report.outcome is Outcome.TIME
-        assert report.lines == ("0.01 minutes are over",)
+        assert report.lines == ("0.05 minutes are over",)
         # What was under way was finished, and nothing begun after it.
         assert (model.count("lead"), report.text) == (1, "One.")
         assert (await account_of(team)).open_calls == 0
@@ -202,7 +210,9 @@ async def test_minutes_end_the_run_in_good_order_and_it_can_be_resumed(tmp_path:
     assert model.count("lead") == 2
 
 
-async def test_a_paused_team_asks_no_model_and_goes_on_where_it_was(tmp_path: Path, store_url: str) -> None:
+async def test_a_paused_team_asks_no_model_and_goes_on_where_it_was(
+    tmp_path: Path, store_url: str, no_second_look: None
+) -> None:
     model = priced({"ana": [call("bash", command="echo one"), call("bash", command="echo two"), "Finished."]})
     first = model.hold("ana", 1)
     async with troupe(model, tmp_path, store=store_url) as team:
@@ -217,7 +227,7 @@ async def test_a_paused_team_asks_no_model_and_goes_on_where_it_was(tmp_path: Pa
             await until(team, EventKind.MEMBER_HOSTED, member="bea")
             assert model.count("ana") == 1
             await team.unpause()
-            await until(team, EventKind.PHASE_ENDED, member="ana", bound_seconds=4.0)
+            await until(team, EventKind.PHASE_ENDED, member="ana")
     assert model.count("ana") == 3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.agents.stage import Recorder, mail_of, results
 from tests.agents.test_apart import WAITS, bash, waiting, worker
 from tests.support.performance import unconfined
 from tests.support.repository import files_at
-from tests.support.troupe import events_of, troupe, until_event
+from tests.support.troupe import events_of, troupe, until, until_event
 from tests.workspaces.conftest import make_bare
 
 
@@ -28,9 +28,9 @@ def bare(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def in_clones(script: Mapping[str, Any], bare: Path, tmp_path: Path, **sections: Any) -> AsyncIterator[Team]:
+async def in_clones(model: Recorder, bare: Path, tmp_path: Path, **sections: Any) -> AsyncIterator[Team]:
     store = f"sqlite:///{tmp_path}/.bullpen/bullpen.db"
-    async with troupe(Recorder(script), tmp_path, store=store, settings=unconfined(**sections)) as team:
+    async with troupe(model, tmp_path, store=store, settings=unconfined(**sections)) as team:
         trunk = await team.work_apart(f"git+file://{bare}")
         assert trunk is not None
         assert trunk.branch == "bullpen/troupe"
@@ -42,8 +42,8 @@ async def test_what_is_in_work_is_saved_now_and_then(
 ) -> None:
     monkeypatch.setattr(apart, "SAVE_EVERY_SECONDS", 0.0)
     looks = f"git -C {bare} show refs/bullpen/troupe/ana:made"
-    script = {"lead": waiting, "ana": worker("echo half > made", looks)}
-    async with in_clones(script, bare, tmp_path) as team:
+    model = Recorder({"lead": waiting, "ana": worker("echo half > made", looks)})
+    async with in_clones(model, bare, tmp_path) as team:
         await team.create_task("Make it")
         await team.spawn("ana")
         assert (await team.run("Go.")).succeeded
@@ -55,11 +55,15 @@ async def test_a_repository_that_goes_away_in_the_middle_is_waited_for_and_said_
     bare: Path, tmp_path: Path
 ) -> None:
     away = tmp_path / "away.git"
-    script = {"lead": waiting, "ana": worker("echo whole > made", f"mv {bare} {away}")}
-    async with in_clones(script, bare, tmp_path) as team:
+    model = Recorder({"lead": waiting, "ana": worker("echo whole > made", f"mv {bare} {away}")})
+    moves = model.hold("ana", 2)
+    async with in_clones(model, bare, tmp_path) as team:
         await team.create_task("Make it")
         await team.spawn("ana")
         run = asyncio.create_task(team.run("Go."))
+        # What the lead still reads meanwhile would be there again, and away once more.
+        await until(team, EventKind.PHASE_ENDED, member="lead")
+        moves.release()
         # Read or written: whoever of both notices first says it.
         told = await until_event(
             team, lambda event: event.kind == EventKind.MESSAGE_SENT and "cannot be" in str(event.data)

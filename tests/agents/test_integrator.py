@@ -65,6 +65,7 @@ async def test_who_cannot_reach_the_repository_leaves_the_queue_to_another_worke
             released = await until(team, EventKind.WORK_RELEASED, worker=lacking)
             # It tries again after a while, and says nothing more.
             await until(team, EventKind.WORK_RELEASED, worker=lacking, after=released.position)
+            await until(team, EventKind.MESSAGE_SENT, to="user")
             [told] = await mail_of(team, "user")
             assert told.content == (
                 f"{socket.gethostname()} cannot integrate what this team hands in, and leaves it to another worker: "

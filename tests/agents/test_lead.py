@@ -10,11 +10,14 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.domain.message import MessageType
 from bullpen.domain.task import TaskStatus
+from bullpen.providers.scripted import Step
 from bullpen.team import Outcome
-from tests.agents.stage import Recorder, calls, mail_of, newest_of, play, seeing
+from tests.agents.stage import Recorder, calls, mail_of, newest_of, play, play_led, seeing
 from tests.support.troupe import call, done, hosted, settings, troupe, until
 
 LONG_IDLE = {"idle": {"timeout_seconds": 3600}}
+# A result that comes while it is being asked is read at once: then it is asked once more.
+WAITING = Step(say="Waiting.", repeat=True)
 SPLIT = calls(
     ("TaskCreate", {"subject": "First"}),
     ("TaskCreate", {"subject": "Second"}),
@@ -32,7 +35,7 @@ async def test_results_of_tasks_and_idle_notices_do_not_wake_the_lead_and_come_a
         }
     )
     async with troupe(model, tmp_path, store=store_url) as team:
-        report = await play(team)
+        report = await play_led(team, model, "ana")
     assert (report.outcome, report.text) == (Outcome.DONE, "The goal is reached.")
     assert model.count("lead") == 3
     last = newest_of(model.of("lead")[2])
@@ -52,7 +55,7 @@ async def test_a_result_that_belongs_to_no_task_wakes_the_lead(tmp_path: Path) -
         }
     )
     async with troupe(model, tmp_path) as team:
-        report = await play(team)
+        report = await play_led(team, model, "ana")
     assert (report.outcome, report.text) == (Outcome.DONE, "42, then.")
     assert "[no_tool_use] It is 42." in newest_of(model.of("lead")[2])
 
@@ -70,7 +73,7 @@ async def test_a_failed_task_wakes_the_lead_while_the_others_work(tmp_path: Path
                 ),
                 "Waiting.",
                 seeing("no compiler", call("TaskUpdate", taskId=1, status="deleted")),
-                "Dropped it.",
+                Step(say="Dropped it.", repeat=True),
                 seeing("All tasks are finished", "Documented, not compiled."),
             ],
             "ana": [fail, "It cannot be done."],
@@ -86,7 +89,9 @@ async def test_a_failed_task_wakes_the_lead_while_the_others_work(tmp_path: Path
     assert (report.outcome, report.text) == (Outcome.DONE, "Documented, not compiled.")
 
 
-async def test_what_wakes_the_lead_is_gathered(tmp_path: Path) -> None:
+async def test_what_wakes_the_lead_is_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Long enough to write all of them on a busy machine.
+    monkeypatch.setattr("bullpen.agent.loop.GATHERING_SECONDS", 5.0)
     model = Recorder({"lead": ["Ready.", "I have read it all."]})
     async with troupe(model, tmp_path) as team:
         await team.send("lead", "Be there.")
@@ -117,7 +122,7 @@ async def test_a_run_ends_only_when_nobody_works_any_more(tmp_path: Path) -> Non
     )
     held = model.hold("ana", 5)
     async with troupe(model, tmp_path) as team:
-        running = asyncio.create_task(play(team))
+        running = asyncio.create_task(play_led(team, model, "ana"))
         await held.reached()
         assert [task.status for task in await team.list_tasks()] == [TaskStatus.COMPLETED] * 2
         assert model.count("lead") == 2
@@ -167,8 +172,12 @@ async def test_a_lead_that_acts_on_a_stall_goes_on(tmp_path: Path) -> None:
             "pia": [done(), "Painted it."],
         }
     )
+    held = model.hold("pia", 1)
     async with troupe(model, tmp_path, settings=settings(**LONG_IDLE)) as team:
-        report = await play(team)
+        running = asyncio.create_task(play(team))
+        await until(team, EventKind.PHASE_ENDED, member="lead", result="Hired one.")
+        held.release()
+        report = await running
         told = [mail for mail in await mail_of(team, "lead") if "has stalled" in mail.content]
     assert (report.outcome, report.text) == (Outcome.DONE, "Painted.")
     assert len(told) == 1
@@ -177,7 +186,7 @@ async def test_a_lead_that_acts_on_a_stall_goes_on(tmp_path: Path) -> None:
 async def test_a_teammate_that_rests_with_its_task_is_a_stall_that_names_it(tmp_path: Path) -> None:
     model = Recorder(
         {
-            "lead": [SPLIT, "Waiting.", seeing("The team has stalled", "So be it.")],
+            "lead": [SPLIT, WAITING, seeing("The team has stalled", "So be it.")],
             "ana": [call("idle", reason="waiting for the key")],
         }
     )
@@ -197,7 +206,7 @@ async def test_a_blocker_that_failed_is_a_stall_that_names_it(tmp_path: Path) ->
         {
             "lead": [
                 split,
-                "Waiting.",
+                WAITING,
                 seeing("no compiler", "I see."),
                 seeing("The team has stalled", "It ends here."),
             ],
@@ -213,7 +222,7 @@ async def test_a_blocker_that_failed_is_a_stall_that_names_it(tmp_path: Path) ->
 async def test_the_death_of_a_worker_wakes_the_lead(tmp_path: Path) -> None:
     model = Recorder({"lead": ["Ready.", seeing("died; it hosted ana", "I wait for her.")], "ana": ["Back."]})
     async with troupe(model, tmp_path, settings=settings(**LONG_IDLE)) as team:
-        elsewhere = await team.store.register_worker(slots=1)
+        elsewhere = await team.store.register_worker(slots=1, lease_seconds=3600)
         await team.spawn("ana", prompt="Be there.")
         await team.store.host_member(elsewhere.id, team_id=team.id)
         await team.send("lead", "Be there.")
@@ -233,7 +242,7 @@ async def test_a_message_to_the_lead_is_answered_by_a_woken_lead(tmp_path: Path)
                 SPLIT,
                 "Waiting.",
                 seeing("Which port?", call("SendMessage", recipient="ana", content="8080.")),
-                "Told her.",
+                Step(say="Told her.", repeat=True),
                 seeing("All tasks are finished", "The goal is reached."),
             ],
             "ana": [ask, call("idle", reason="awaiting_messages"), seeing("8080.", done()), "One.", done(), "Two."],

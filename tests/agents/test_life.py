@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from bullpen.domain.event import EventKind
@@ -9,8 +10,10 @@ from bullpen.domain.member import Autonomy, MemberStatus
 from bullpen.domain.message import MessageType
 from bullpen.domain.task import TaskStatus
 from bullpen.domain.transcript import TurnKind
+from bullpen.provider import ModelRequest
 from bullpen.providers.scripted import Step
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, newest_of, seeing, told, turns_of
+from tests.support.sandboxes import until_true
 from tests.support.troupe import call, done, hosted, settings, troupe, until, until_event
 
 SHORT_IDLE = {"idle": {"timeout_seconds": 0.3}}
@@ -72,6 +75,7 @@ async def test_the_idle_clock_stands_still_while_a_task_could_become_the_members
         await team.spawn("third", role="tester", prompt="")
         async with hosted(team):
             await held.reached()
+            await until(team, EventKind.MEMBER_STATUS_CHANGED, member="frontend", status="idle")
             await until(team, EventKind.MEMBER_SHUT_DOWN, member="third")
             assert (await member(team, "frontend")).status is MemberStatus.IDLE
             assert model.count("frontend") == 0
@@ -257,24 +261,27 @@ async def test_the_same_call_with_another_result_is_no_circle(tmp_path: Path) ->
 
 
 async def test_two_who_only_write_to_each_other_pause_and_the_lead_is_told(tmp_path: Path) -> None:
-    def chat(to: str) -> Step:
-        return Step(calls=call("SendMessage", recipient=to, content="Thank you!").calls, repeat=True)
+    names = ("ana", "bea")
 
-    def chatter(to: str) -> list[Step]:
-        answer = seeing('type="message"', chat(to), repeat=True)
-        return [answer, chat(to) if to == "bea" else Step(say="Waiting.", repeat=True)]
+    def chatter(to: str, *, begins: bool = False) -> Callable[[ModelRequest], Step | str]:
+        """Answers each message, whatever it comes along with."""
 
-    script = {
-        "ana": [
-            seeing("queued", "Sent.", repeat=True),
-            seeing("delivered between", "Sent.", repeat=True),
-            *chatter("bea"),
-        ],
-        "bea": [seeing("delivered between", "Sent.", repeat=True), *chatter("ana")],
-        "lead": [Step(say="I see.", repeat=True)],
-    }
-    model = Recorder(script)
-    async with troupe(model, tmp_path, settings=settings(idle={"timeout_seconds": 0.3})) as team:
+        def reply(request: ModelRequest) -> Step | str:
+            is_first = begins and len(request.messages) == 1
+            if is_first or 'type="message"' in newest_of(request):
+                return call("SendMessage", recipient=to, content="Thank you!")
+            return "Waiting."
+
+        return reply
+
+    model = Recorder({"ana": chatter("bea", begins=True), "bea": chatter("ana")})
+    async with troupe(model, tmp_path, settings=settings(**LONG_IDLE)) as team:
+
+        async def rest() -> bool:
+            """Nobody acts, and nothing is there to act upon."""
+            unread = [mail for name in names for mail in await mail_of(team, name) if mail.delivered_at is None]
+            return not unread and {(await member(team, name)).status for name in names} == {MemberStatus.IDLE}
+
         await team.spawn("bea", prompt="Be polite.")
         await team.spawn("ana", prompt="Be polite.")
         async with hosted(team):
@@ -286,8 +293,7 @@ async def test_two_who_only_write_to_each_other_pause_and_the_lead_is_told(tmp_p
                     and "exchanged ten messages" in event.data["text"]
                 ),
             )
-            await until(team, EventKind.MEMBER_SHUT_DOWN, member="ana")
-            await until(team, EventKind.MEMBER_SHUT_DOWN, member="bea")
+            await until_true(rest)
         between = await facts(team, EventKind.MESSAGE_SENT, type="message")
         assert len(between) == 10
 

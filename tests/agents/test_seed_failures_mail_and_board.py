@@ -44,6 +44,8 @@ async def test_a_torn_line_in_an_inbox_does_not_kill_its_reader(
             await until(team, EventKind.PHASE_ENDED, member="ana")
             await team.send("ana", "first")
             first = await until(team, EventKind.MESSAGE_DELIVERED)
+            # Nobody else writes there just now.
+            await until(team, EventKind.PHASE_ENDED, member="ana", after=first.position)
             [inbox] = place.rglob("ana_inbox.jsonl")
             with inbox.open("a") as file:
                 file.write('{"type": "message", "sender": "lead", "con\n')

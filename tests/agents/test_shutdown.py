@@ -133,6 +133,7 @@ async def test_the_lead_that_asks_is_bound_by_the_deadline_of_the_settings(tmp_p
             await team.send("lead", "Stop ana.")
             await team.store.want_member(team._me, "lead")
             gone = await until(team, EventKind.MEMBER_SHUT_DOWN, member="ana")
+            await until(team, EventKind.TOOL_CALL_FINISHED, tool="SendMessage")
             [said] = await results(team, "lead")
     assert gone.data["reason"] == "forced"
     assert "after 0.3 s it is forced" in said

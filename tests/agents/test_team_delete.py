@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.request import RequestStatus
 from bullpen.providers.scripted import Step
-from bullpen.team import Outcome
-from tests.agents.stage import Recorder, calls, facts, member, play, results, seeing
+from bullpen.team import Outcome, Team
+from tests.agents.stage import Recorder, calls, facts, member, play, play_led, results, seeing
 from tests.support.sandboxes import Token
 from tests.support.troupe import call, done, hosted, settings, troupe, until
 
@@ -23,7 +24,8 @@ async def test_it_says_who_stopped_when_asked_and_who_had_to_be_forced(tmp_path:
             "deaf": [call("bash", command=f"sleep {token}"), "Never said."],
         }
     )
-    quick = settings(shutdown={"deadline_seconds": 0.5}, idle={"timeout_seconds": 3600})
+    # Long enough for who answers at once, on a busy machine too.
+    quick = settings(shutdown={"deadline_seconds": 5.0}, idle={"timeout_seconds": 3600})
     async with troupe(model, tmp_path, settings=quick) as team, hosted(team):
         await team.send("lead", "Begin.")
         await team.store.want_member(team._me, "lead")
@@ -51,7 +53,7 @@ async def test_deleting_cancels_open_questions_and_nobody_acts_in_a_deleted_team
         }
     )
     async with troupe(model, tmp_path) as team:
-        report = await play(team)
+        report = await play_led(team, model, "ana")
         [plan] = [request for request in await team.list_requests(status=None) if request.kind == "plan"]
         said = await results(team, "lead")
         assert await team.list_tasks() == []
@@ -77,10 +79,16 @@ async def test_the_lead_goes_on_in_the_next_team_with_its_memory_and_what_is_lef
             "ana": [done(), "Finished."],
         }
     )
+    held = model.hold("ana", 1)
     async with troupe(model, tmp_path, store=store_url, settings=settings(budget={"max_calls": 20})) as team:
-        report = await play(team, "First one team, then another.")
+        run = asyncio.create_task(play(team, "First one team, then another."))
+        await held.reached()
         second = await team.store.find_team("second")
         assert second is not None
+        # What wakes the lead comes after its turn.
+        await until(Team(team.store, second), EventKind.PHASE_ENDED, member="lead")
+        held.release()
+        report = await run
         turns = await team.store.list_turns(second.id, "lead")
         tasks = await team.store.list_tasks(second.id)
         old_lead = await member(team, "lead")

@@ -39,7 +39,7 @@ async def test_whom_a_worker_cannot_host_stays_wanted_and_another_one_takes_it(
     tmp_path: Path, shared_store_url: str
 ) -> None:
     async with troupe(Recorder(SCRIPT), tmp_path, store=shared_store_url) as team:
-        await team.store.register_worker(slots=1)
+        await team.store.register_worker(slots=1, lease_seconds=3600)
         async with unfit(team) as worker:
             for name in ("ana", "ben"):
                 await team.spawn(name, prompt="Be there.")
@@ -75,7 +75,7 @@ async def test_who_is_not_let_into_the_repository_leaves_members_to_another_work
     store = f"sqlite:///{tmp_path}/.bullpen/bullpen.db"
     async with troupe(Recorder(SCRIPT), tmp_path, store=store, settings=settings()) as team:
         await team.work_apart(f"git+file://{bare}")
-        await team.store.register_worker(slots=1)
+        await team.store.register_worker(slots=1, lease_seconds=3600)
         locked = Mirror(f"file://{tmp_path}/locked.git", tmp_path / "state")
         async with unfit(team, mirrors={f"file://{bare}": locked}) as worker:
             await team.spawn("ana", prompt="Be there.")

@@ -315,7 +315,7 @@ async def test_an_idle_member_is_woken_by_what_another_program_does_to_the_board
         await store.set_member_status(bob, MemberStatus.IDLE)
         async with store.listen_member(bob) as bell:
             put_task(tmp_path, 7)
-            assert await bell.wait(10)
+            assert await bell.wait(60)
             task = await store.claim_next_task(bob)
             assert task is not None
             assert task.id == 7
@@ -324,7 +324,7 @@ async def test_an_idle_member_is_woken_by_what_another_program_does_to_the_board
             bell.clear()
             path = tmp_path / ".tasks/task_1.json"
             put(path, {**json.loads(path.read_text()), "status": "completed"})
-            assert await bell.wait(10)
+            assert await bell.wait(60)
             task = await store.claim_next_task(bob)
             assert task is not None
             assert task.id == 2

@@ -402,7 +402,7 @@ file.write(f"{{os.getpid():<10}}"); file.flush()
 print("held", flush=True)
 sys.stdin.read()
 """
-    async with files(tmp_path, patience_seconds=0.2) as store:
+    async with files(tmp_path, patience_seconds=1.0) as store:
         await store.create_team("crew")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", holder, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -73,7 +73,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Shaky]:
 
 
 async def test_an_outage_that_costs_the_lease_is_said_once_and_so_is_the_return(store: Shaky, tmp_path: Path) -> None:
-    heard = Heard(store, tmp_path, lease_seconds=1.5)
+    heard = Heard(store, tmp_path, lease_seconds=6.0)
     async with heard.worker:
         assert await heard.change() == ("taken", "crew", "")
         before = heard.worker.id
@@ -88,7 +88,7 @@ async def test_an_outage_that_costs_the_lease_is_said_once_and_so_is_the_return(
 
 
 async def test_an_outage_that_is_over_in_time_changes_nothing(store: Shaky, tmp_path: Path) -> None:
-    heard = Heard(store, tmp_path, lease_seconds=6.0)
+    heard = Heard(store, tmp_path, lease_seconds=9.0)
     async with heard.worker:
         assert await heard.change() == ("taken", "crew", "")
         store.is_away = True
