@@ -149,8 +149,8 @@ async def test_an_assigned_task_comes_before_those_with_smaller_numbers(tmp_path
 async def test_who_stops_with_an_open_task_is_reminded_once_and_then_waits_holding_it(tmp_path: Path) -> None:
     model = Recorder({"ana": ["I think that is it.", "Really.", done(), "Finished."]})
     async with troupe(model, tmp_path, settings=settings(idle={"timeout_seconds": 0.05})) as team:
-        await team.create_task("The one")
-        await team.spawn("ana", prompt="Take it.")
+        await team.create_task("The one", role="coder")
+        await team.spawn("ana", role="coder", prompt="Take it.")
         await team.spawn("other", role="tester", prompt="")
         async with hosted(team):
             ended = await until(team, EventKind.PHASE_ENDED, member="ana")
