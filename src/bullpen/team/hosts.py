@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import Liveness, Member, MemberKind, Team, Worker
+from bullpen.domain.member import Liveness, MemberKind, MemberStatus, Team, Worker
 from bullpen.domain.standing import Standing, Verdict
 from bullpen.errors import Conflict
 from bullpen.maintenance.lapse import LapseWatch
@@ -19,27 +19,30 @@ LOOK_AGAIN_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
-    """`hosting`: living workers with its lead or teammates. `willing`: other living ones that would take them."""
+    """`hosting`: living workers with its lead or teammates. `willing`: other living ones that would take them.
+    `has_wanted`: one of them is to be taken, or was with a worker that is dead, and will be."""
 
     team: Team
     hosting: tuple[Worker, ...]
     willing: tuple[Worker, ...]
+    has_wanted: bool
 
 
 async def find_hosts(store: Store, team: Team) -> Hosts:
-    members = await store.list_members(team.id)
-    ids = {member.worker_id for member in members if _is_hosted(member)}
+    members = [member for member in await store.list_members(team.id) if member.kind in _HOSTED]
+    ids = {member.worker_id for member in members if member.worker_id is not None}
     concerned = [worker for worker in await store.list_workers() if worker.id in ids or worker.may_host(team.id)]
     living = [worker for worker in concerned if await store.probe_worker(worker) is not Liveness.DEAD]
+    is_wanted = any(member.status is MemberStatus.WANTED for member in members)
     return Hosts(
         team=team,
         hosting=tuple(worker for worker in living if worker.id in ids),
         willing=tuple(worker for worker in living if worker.id not in ids),
+        has_wanted=is_wanted or not ids <= {worker.id for worker in living},
     )
 
 
-def _is_hosted(member: Member) -> bool:
-    return member.worker_id is not None and member.kind in (MemberKind.LEAD, MemberKind.TEAMMATE)
+_HOSTED = (MemberKind.LEAD, MemberKind.TEAMMATE)
 
 
 async def find_rest(store: Store, hosts: Hosts) -> Standing | None:

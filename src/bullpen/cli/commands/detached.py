@@ -85,17 +85,23 @@ async def _until_taken(job: Job) -> None:
 
 
 async def _until_hosted(job: Job, process: subprocess.Popen[bytes], log: Path) -> None:
-    async with asyncio.timeout(BOUND_SECONDS), job.team.store.listen_events(job.team.id) as bell:
-        while True:
-            bell.clear()
-            if (await find_hosts(job.team.store, job.team.record)).hosting:
-                return
-            if process.poll() is not None:
-                # It may also have been quick.
-                if process.returncode == 0:
+    try:
+        async with asyncio.timeout(BOUND_SECONDS), job.team.store.listen_events(job.team.id) as bell:
+            while True:
+                bell.clear()
+                if (await find_hosts(job.team.store, job.team.record)).hosting:
                     return
-                raise BullpenError(f"it ended with {process.returncode}: {_last_line(log)}")
-            await bell.wait(LOOK_AGAIN_SECONDS)
+                if process.poll() is not None:
+                    break
+                await bell.wait(LOOK_AGAIN_SECONDS)
+    except TimeoutError:
+        raise BullpenError(
+            f"process {process.pid} has not begun after {BOUND_SECONDS:g} s and is left to it: "
+            f"what it prints is in {log}"
+        ) from None
+    # It may also have been quick.
+    if process.returncode != 0:
+        raise BullpenError(f"it ended with {process.returncode}: {_last_line(log)}")
 
 
 def _last_line(log: Path) -> str:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,12 +168,12 @@ async def _tell(call: Call, team: Team, progress: Progress) -> None:
 
 
 async def _until_told(team: Team, progress: Progress) -> None:
-    """Whatever was written is told before the report."""
-    last = await team.store.last_position(team.id)
-    async with asyncio.timeout(LAST_NEWS_SECONDS), team.store.listen_events(team.id) as bell:
-        while progress.position != last:
-            bell.clear()
-            await bell.wait(0.02)
+    """Whatever was written is told before the report; but the report is not held up by others who go on writing."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_NEWS_SECONDS), team.store.listen_events(team.id) as bell:
+            while progress.position != await team.store.last_position(team.id):
+                bell.clear()
+                await bell.wait(0.02)
 
 
 # -- the end -------------------------------------------------------------------------------------------------------

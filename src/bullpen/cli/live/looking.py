@@ -17,7 +17,6 @@ from bullpen.cli.text import json_text
 from bullpen.domain.budget import limits_of
 from bullpen.domain.codec import encode
 from bullpen.domain.event import Event
-from bullpen.domain.member import MemberStatus
 from bullpen.domain.standing import Standing
 from bullpen.team import Team
 from bullpen.team.hosts import Hosts, find_hosts, find_rest
@@ -70,10 +69,9 @@ class Looking:
         return self._call.draw(lambda page: draw_news(page, event, self.progress))
 
     def _is_over(self, hosts: Hosts) -> bool:
-        if hosts.hosting:
-            return False
-        wanted = any(member.status == MemberStatus.WANTED for member in self.progress.members.values())
-        return self.progress.is_deleted or not (wanted and hosts.willing)
+        # From one look: by what the log says since, somebody may have been taken whose host was not seen yet.
+        is_run = hosts.hosting or (hosts.has_wanted and hosts.willing and not self.progress.is_deleted)
+        return not is_run
 
     # -- where it is shown ------------------------------------------------------------------------
 
