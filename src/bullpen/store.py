@@ -467,8 +467,10 @@ class Store(Protocol):
 
     async def get_submission(self, team_id: int, submission_id: int) -> Submission: ...
 
-    async def list_submissions(self, team_id: int, *, open_only: bool = False) -> list[Submission]:
-        """In the order of the queue."""
+    async def list_submissions(
+        self, team_id: int, *, open_only: bool = False, member: str | None = None
+    ) -> list[Submission]:
+        """In the order of the queue; of one member alone, at a cost that what others have handed in does not add to."""
         ...
 
     # -- mail ------------------------------------------------------------------

@@ -38,6 +38,8 @@ async def test_completing_with_work_queues_it_and_leaves_the_task_in_progress_an
     assert task == await board.get(task.id)
     assert task.result is None
     [queued] = await board.store.list_submissions(board.id)
+    assert await board.store.list_submissions(board.id, member="Ana") == [queued]
+    assert await board.store.list_submissions(board.id, member="ben") == []
     assert queued == await board.store.get_submission(board.id, 1)
     assert (queued.member, queued.task_id, queued.attempt, queued.result) == ("ana", task.id, 1, "made the form")
     assert (queued.base, queued.commit, queued.state, queued.has_passed) == (BASE, MADE, SubmissionState.QUEUED, False)

@@ -288,6 +288,10 @@ class Transaction(Protocol):
         """By number."""
         ...
 
+    async def list_submissions_of(self, team_id: int, member_key: str) -> list[Submission]:
+        """Of one member, by number."""
+        ...
+
     async def list_taken(self, worker_id: int) -> list[Submission]:
         """By this worker, in any team; locked."""
         ...

@@ -127,7 +127,7 @@ class HandedIn:
 
 
 async def list_handed_in(store: Store, member: Member) -> HandedIn:
-    mine = [one for one in await store.list_submissions(member.team_id) if one.member_key == member.key]
+    mine = await store.list_submissions(member.team_id, member=member.name)
     return HandedIn(
         integrated=frozenset(one.commit for one in mine if one.state is SubmissionState.INTEGRATED),
         queued=frozenset(one.commit for one in mine if one.is_open),

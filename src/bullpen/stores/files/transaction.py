@@ -544,6 +544,9 @@ class FilesTransaction:
         found = (self._find_submission(team_id, number) for number in numbers)
         return [submission for submission in found if submission is not None]
 
+    async def list_submissions_of(self, team_id: int, member_key: str) -> list[Submission]:
+        return [one for one in await self.list_submissions(team_id, False) if one.member_key == member_key]
+
     async def list_taken(self, worker_id: int) -> list[Submission]:
         return [
             submission

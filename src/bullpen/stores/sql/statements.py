@@ -362,6 +362,10 @@ FIND_QUEUED_OF_TEAM = f"""
 
 LIST_SUBMISSIONS = "SELECT {submission_columns} FROM submission WHERE team_id = :team_id ORDER BY id"
 
+LIST_SUBMISSIONS_OF = """
+    SELECT {submission_columns} FROM submission WHERE team_id = :team_id AND member_key = :member_key ORDER BY id
+"""
+
 LIST_OPEN_SUBMISSIONS = """
     SELECT {submission_columns} FROM submission
     WHERE team_id = :team_id AND state IN ('queued', 'taken') ORDER BY id

@@ -370,6 +370,9 @@ class SqlTransaction:
         statement = statements.LIST_OPEN_SUBMISSIONS if open_only else statements.LIST_SUBMISSIONS
         return await self._all(SUBMISSION, statement, team_id=team_id)
 
+    async def list_submissions_of(self, team_id: int, member_key: str) -> list[Submission]:
+        return await self._all(SUBMISSION, statements.LIST_SUBMISSIONS_OF, team_id=team_id, member_key=member_key)
+
     async def list_taken(self, worker_id: int) -> list[Submission]:
         return await self._all(SUBMISSION, statements.LIST_TAKEN, Lock.UPDATE, worker_id=worker_id)
 

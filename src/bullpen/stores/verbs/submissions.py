@@ -127,8 +127,13 @@ class SubmissionVerbs:
         return await _get(tx, team_id, submission_id, Lock.NONE)
 
     @read
-    async def list_submissions(tx: Transaction, team_id: int, *, open_only: bool = False) -> list[Submission]:
-        return await tx.list_submissions(team_id, open_only)
+    async def list_submissions(
+        tx: Transaction, team_id: int, *, open_only: bool = False, member: str | None = None
+    ) -> list[Submission]:
+        if member is None:
+            return await tx.list_submissions(team_id, open_only)
+        found = await tx.list_submissions_of(team_id, name_key(member))
+        return [one for one in found if one.is_open or not open_only]
 
     @read
     async def _has_queued(tx: Transaction) -> bool:
