@@ -111,7 +111,8 @@ class Host:
                 self._on_renewal(error)
                 pause = min(RETRY_SECONDS, interval)
                 continue
-            self._renewed_at, pause = begun_at, interval
+            # From begin to begin: in a process that is busy with hundreds of members one renewal may take seconds.
+            self._renewed_at, pause = begun_at, max(0.0, begun_at + interval - self._store.clock.monotonic())
             self._renewed.set()
             self._on_renewal(None)
 

@@ -28,10 +28,13 @@ class Awkward(SqliteStore):
         self.answers.set()
         self.renewing = asyncio.Event()
         self.is_seen = True
+        self.renewal_takes_seconds = 0.0
 
     async def renew_worker(self, worker_id: int) -> Worker:
         self.renewing.set()
         await self.answers.wait()
+        if isinstance(self.clock, FakeClock):
+            self.clock.advance(self.renewal_takes_seconds)
         return await super().renew_worker(worker_id)
 
     def proves_life(self, worker_id: int) -> bool:
@@ -97,6 +100,22 @@ async def test_who_cannot_be_seen_alive_waits_until_it_can_and_has_renewed(store
             store.is_seen = True
             await acting
         assert (await store.list_workers())[0].renewals > 0
+
+
+async def test_what_one_renewal_takes_is_not_added_to_the_time_until_the_next(store: Awkward) -> None:
+    interval = BOUND_SECONDS * 10
+    store.renewal_takes_seconds = interval
+    renewed: asyncio.Queue[StoreUnavailable | None] = asyncio.Queue()
+    async with Host(store, interval * module.RENEWALS, on_renewal=renewed.put_nowait) as host:
+        store.is_seen = False
+        confirming = asyncio.create_task(host.confirm())
+        async with asyncio.timeout(BOUND_SECONDS):
+            await renewed.get()
+            store.is_seen = True
+            await confirming
+            # The next one was due by now, and nobody has to ask for it.
+            await renewed.get()
+        assert not host.lost.is_set()
 
 
 async def test_a_renewal_that_is_late_is_heard_of_before_it_fails(
