@@ -10,7 +10,7 @@ import pytest
 
 from bullpen.errors import UsageError
 from bullpen.workspaces import beginning
-from bullpen.workspaces.beginning import Unfit, begin_trunk, snapshot, survey
+from bullpen.workspaces.beginning import Repository, Unfit, begin_trunk, snapshot, survey
 from bullpen.workspaces.worktrees import Worktrees
 from tests.support.repository import files_at, fingerprint, git, make_repository, surveyed, write
 
@@ -58,6 +58,22 @@ async def test_a_snapshot_is_a_commit_upon_head(tmp_path: Path) -> None:
     commit = await snapshot(await surveyed(repository))
     assert git(repository, "rev-parse", f"{commit}^") == git(repository, "rev-parse", "HEAD")
     assert files_at(repository, commit)["new"] == "n"
+
+
+async def test_what_each_worktree_gets_a_copy_of_is_no_unsaved_work_and_in_no_snapshot(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "r", {"a.md": "1\n"})
+    write(repository, {".env": "KEY=secret\n", "conf/own.ini": "mine\n"})
+    include = [".env", "conf", "*.md", "../*"]
+    found = await survey(repository, include=include)
+    assert isinstance(found, Repository)
+    assert found.unsaved == ()
+    assert sorted(found.copied) == [".env", "conf/own.ini"]
+    # What git has is work as ever, whatever is copied.
+    write(repository, {"a.md": "changed\n", "new": "n\n"})
+    found = await survey(repository, include=include)
+    assert isinstance(found, Repository)
+    assert sorted(found.unsaved) == ["a.md", "new"]
+    assert files_at(repository, await snapshot(found)) == {"a.md": "changed", "new": "n"}
 
 
 async def test_a_snapshot_of_a_sparse_checkout_has_what_is_new_outside_of_it(tmp_path: Path) -> None:

@@ -30,13 +30,15 @@ NO_GIT = "git is not installed"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
     """What a team would begin from. `branch` is empty for a detached HEAD; `unsaved` are the files that HEAD does not
-    have as they are; `notes` say what will be different in a worktree."""
+    have as they are; `copied` are new ones that each worktree gets a copy of, so that they are nobody's unsaved work;
+    `notes` say what will be different in a worktree."""
 
     root: Path
     head: str
     branch: str
     prefix: str
     unsaved: tuple[str, ...]
+    copied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -77,12 +79,14 @@ async def _fit(git: Git, head: str, place: Path | None, setup: str, include: Seq
     top = Git(root)
     if (missing := await find_missing_space(top, head, _existing(place) if place else root)) is not None:
         return Unfit(missing)
+    copied = await _copied(top, root, include) if include else ()
     return Repository(
         root=root,
         head=head,
         branch=(await git.ask("symbolic-ref", "--quiet", "--short", "HEAD")).text.strip(),
         prefix=(await git.run("rev-parse", "--show-prefix")).rstrip("/"),
-        unsaved=await _unsaved(top),
+        unsaved=await _unsaved(top, copied),
+        copied=copied,
         notes=(*await _notes(top, root, setup), *_missing(root, include)),
     )
 
@@ -98,10 +102,25 @@ async def check_git() -> str | None:
     return f"git {'.'.join(map(str, version))} is too old, {'.'.join(map(str, OLDEST_GIT))} is needed"
 
 
-async def _unsaved(git: Git) -> tuple[str, ...]:
+async def _copied(git: Git, root: Path, include: Sequence[str]) -> tuple[str, ...]:
+    """What git does not have and would take, among what the settings name to be copied."""
+    named = {path.relative_to(root) for pattern in include for path in root.glob(pattern)}
+    new = (await git.run("ls-files", "--others", "--exclude-standard", "-z")).split("\0")
+    return tuple(name for name in new if name and not named.isdisjoint((Path(name), *Path(name).parents)))
+
+
+async def _unsaved(git: Git, copied: Sequence[str]) -> tuple[str, ...]:
     """Changed, new or deleted files, as git names them."""
-    found = await git.run("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty")
+    found = await git.run(
+        *("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty", "--", "."),
+        *_without(copied),
+    )
     return tuple(entry[3:] for entry in found.split("\0") if entry)
+
+
+def _without(names: Sequence[str]) -> list[str]:
+    """For git, after a path."""
+    return [f":(exclude,literal){name}" for name in names]
 
 
 def _existing(place: Path) -> Path:
@@ -150,7 +169,8 @@ async def _twins(git: Git) -> tuple[str, ...]:
 
 
 async def snapshot(repository: Repository) -> str:
-    """A commit upon HEAD that holds the tree as it is, new files included and ignored ones not."""
+    """A commit upon HEAD that holds the tree as it is, new files included; not ignored ones, nor what is copied into
+    each worktree anyway, such as an `.env` with secrets."""
     git = Git(repository.root)
     index = Path(await git.run("rev-parse", "--path-format=absolute", "--git-path", "index"))
     with tempfile.TemporaryDirectory(prefix="bullpen-") as directory:
@@ -159,7 +179,7 @@ async def snapshot(repository: Repository) -> str:
             shutil.copy2(index, own)
         env = {"GIT_INDEX_FILE": str(own)}
         # In a sparse checkout, also what lies outside of it.
-        await git.run("add", "-A", "--sparse", ".", env=env)
+        await git.run("add", "-A", "--sparse", ".", *_without(repository.copied), env=env)
         tree = await git.run("write-tree", env=env)
     return await make_commit(git, tree, repository.head, "unsaved work, as the team found it\n", author="user")
 

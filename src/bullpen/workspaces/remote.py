@@ -231,6 +231,7 @@ class RemoteOrigin:
     async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
         pause = FIRST_PAUSE_SECONDS
         while True:
+            was_away = self._mirror.is_away
             try:
                 done = await step()
             except RemoteAway as error:
@@ -240,7 +241,9 @@ class RemoteOrigin:
                     self._mirror.is_away = True
                     await self._tell(str(error))
             else:
-                self._mirror.is_away = False
+                # What began before it went away proves nothing.
+                if was_away:
+                    self._mirror.is_away = False
                 return done
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
