@@ -112,10 +112,10 @@ def report(found: Claims, options: Options, stores: list[str]) -> Section:
         store. *Bare* is the engine's own limit: two transactions in a loop (`BEGIN IMMEDIATE`; the `UPDATE …
         RETURNING`; `COMMIT`), on the same tables with the same durability, one connection and thread for each
         claimer, in as many processes, and nothing around them: no fence, no event, no bell. SQLite has one writer at
-        a time, and its busy handler makes several slower than one, so the bare loop of one claimer is measured beside
-        them and the ratio is to the better of the two in each turn. *The seeds' method* scans
-        the folder, parses every task, and writes without a lock; ≈ marks a claim that took longer than its turn and
-        was extrapolated from the part of the folder that it read."""
+        a time, and its busy handler makes several slower than one: the bare loop of one claimer is measured beside
+        them, and the ratio to it, which is no target, says what is lost by coming from several places. *The seeds'
+        method* scans the folder, parses every task, and writes without a lock; ≈ marks a claim that took longer than
+        its turn and was extrapolated from the part of the folder that it read."""
     )
     for arrangement in options.arrangements:
         section.parts.append(f"### {arrangement.describe()}")
@@ -126,7 +126,12 @@ def report(found: Claims, options: Options, stores: list[str]) -> Section:
                 for name in found.names
                 if (arrangement, options.sizes[0], name) in found.cells
             ]
-            + [_ratio_row(found, options, arrangement, store, section) for store in stores if store != "files"],
+            + [
+                row
+                for store in stores
+                if store != "files"
+                for row in _ratio_rows(found, options, arrangement, store, section)
+            ],
         )
     _report_growth(found, options, section)
     _report_doubles(found, section)
@@ -142,21 +147,30 @@ def _cell(found: Claims, arrangement: Arrangement, size: int, name: str) -> str:
     return f"{count(cell.rate)}/s ({latency}{refused})"
 
 
-def _ratio_row(found: Claims, options: Options, arrangement: Arrangement, store: str, section: Section) -> list[str]:
+def _ratio_rows(
+    found: Claims, options: Options, arrangement: Arrangement, store: str, section: Section
+) -> list[list[str]]:
     what = f"{store}: pairs/s of bare, {arrangement.describe()}"
     targets = [
-        Target(f"{what}, {size:,} tasks", _ratio_to_bare(found, arrangement, size, store), RATIO_TO_BARE, at_least=True)
+        Target(
+            f"{what}, {size:,} tasks",
+            _ratio(found, arrangement, size, store, bare(store)),
+            RATIO_TO_BARE,
+            at_least=True,
+        )
         for size in options.sizes
     ]
     section.targets.append(min(targets, key=lambda target: target.measured))
-    return [f"**{store} / bare**", *(f"{target.measured:.2f} {target.mark}" for target in targets)]
+    rows = [[f"**{store} / bare**", *(f"{target.measured:.2f} {target.mark}" for target in targets)]]
+    alone = bare_alone(store)
+    if (arrangement, options.sizes[0], alone) in found.cells:
+        ratios = [_ratio(found, arrangement, size, store, alone) for size in options.sizes]
+        rows.append([f"{store} / {alone}", *(f"{ratio:.2f}" for ratio in ratios)])
+    return rows
 
 
-def _ratio_to_bare(found: Claims, arrangement: Arrangement, size: int, store: str) -> float:
-    engines = [found.cells.get((arrangement, size, name)) for name in (bare(store), bare_alone(store))]
-    rates = [engine.rates for engine in engines if engine is not None]
-    best = [max(turn) for turn in zip(*rates, strict=True)]
-    return ratio(found.cells[arrangement, size, store].rates, best)
+def _ratio(found: Claims, arrangement: Arrangement, size: int, store: str, engine: str) -> float:
+    return ratio(found.cells[arrangement, size, store].rates, found.cells[arrangement, size, engine].rates)
 
 
 def _report_growth(found: Claims, options: Options, section: Section) -> None:
