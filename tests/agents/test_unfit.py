@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
+
 from bullpen.agent.house import Models
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberStatus
 from bullpen.errors import UsageError
+from bullpen.sandboxes import bubblewrap
 from bullpen.team import Team
 from bullpen.worker.worker import Worker
 from bullpen.workspaces.mirror import Mirror
@@ -85,3 +88,15 @@ async def test_who_is_not_let_into_the_repository_leaves_members_to_another_work
         [told] = await mail_of(team, "user")
         assert told.content.startswith(f"{worker.record.host} cannot host members of this team")
         assert "cannot be read" in told.content
+
+
+async def test_where_commands_cannot_be_confined_as_required_a_member_is_given_up_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bubblewrap, "probe", lambda: bubblewrap.Probe("", False, "bubblewrap is not installed"))
+    required = settings(sandbox={"kind": "required"})
+    async with troupe(Recorder(SCRIPT), tmp_path, settings=required) as team, hosted(team):
+        await team.spawn("ana", prompt="Be there.")
+        gone = await until(team, EventKind.MEMBER_SHUT_DOWN, member="ana")
+        assert gone.data["reason"].startswith("error: bubblewrap is not installed: install it")
+        assert len(await facts(team, EventKind.MEMBER_HOSTED, member="ana")) == 1

@@ -16,7 +16,7 @@ from bullpen.config import Settings
 from bullpen.domain.member import USER, Team
 from bullpen.domain.text import name_key
 from bullpen.domain.trunk import Trunk
-from bullpen.errors import Conflict, StoreUnavailable, UsageError
+from bullpen.errors import Conflict, SandboxUnavailable, StoreUnavailable, UsageError
 from bullpen.sandbox import Sandbox, SandboxSpec
 from bullpen.sandboxes import open_sandbox
 from bullpen.workspaces.clones import Clones
@@ -56,7 +56,7 @@ async def open_room(
     trunk = Trunk.of(team.settings)
     if trunk is None:
         place = workspace or house.workspace_of(team)
-        async with open_sandbox(_spec(house, settings, name, place, private), kind=settings.sandbox.kind) as box:
+        async with _sandbox(_spec(house, settings, name, place, private), settings) as box:
             yield Room(place, private, box, None)
         return
     trees, enter = trees_of(house, team, settings, trunk), entrance(house, team, settings, trunk, name)
@@ -105,9 +105,17 @@ def entrance(house: House, team: Team, settings: Settings, trunk: Trunk, name: s
 
     def enter(made: Made) -> AbstractAsyncContextManager[Sandbox]:
         spec = _spec(house, settings, name, made.root / trunk.prefix, private, made)
-        return open_sandbox(spec, kind=settings.sandbox.kind)
+        return _sandbox(spec, settings)
 
     return enter
+
+
+def _sandbox(spec: SandboxSpec, settings: Settings) -> Sandbox:
+    try:
+        return open_sandbox(spec, kind=settings.sandbox.kind)
+    except SandboxUnavailable as error:
+        # What this machine lacks; trying again would not help.
+        raise UsageError(str(error)) from error
 
 
 async def _save_in_time(worktree: OwnWorktree) -> bool:
