@@ -20,8 +20,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.messages import TextPart as WireTextPart
 from pydantic_ai.models import Model, ModelRequestParameters
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
@@ -40,7 +38,8 @@ from bullpen.domain.text import storable
 from bullpen.errors import Overloaded, UsageError
 from bullpen.provider import ModelRequest
 from bullpen.providers.account import Account
-from bullpen.providers.wire.client import SAID, open_model
+from bullpen.providers.wire.body import SAID
+from bullpen.providers.wire.client import close_model, open_model
 from bullpen.providers.wire.fault import fault_of
 from bullpen.providers.wire.message import called_names, incoming, outgoing
 from bullpen.providers.wire.price import list_price_usd
@@ -85,12 +84,7 @@ class Line:
         return cls(name, model, account, thinking=thinking, timeout_seconds=timeout_seconds)
 
     async def close(self) -> None:
-        if isinstance(self._model, AnthropicModel | OpenAIChatModel):
-            await self._model.client.close()
-        else:
-            # The library closes the connections that it opened itself when its model is left.
-            async with self._model:
-                pass
+        await close_model(self._model, self._account)
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None) -> Reply:
         parameters, settings = self._parameters(request)

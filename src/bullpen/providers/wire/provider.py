@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bullpen.domain.prompt import Reply
@@ -53,25 +53,26 @@ class WireProvider:
     async def _open(self) -> Line:
         async with self._opening:
             if self._line is None:
-                try:
-                    # In a thread: the import takes seconds, and meanwhile leases are to be renewed.
-                    await asyncio.to_thread(_import_line)
-                except ImportError as error:
-                    raise UsageError(INSTALL) from error
-                from bullpen.providers.wire.line import Line
-
-                self._line = Line.open(
-                    self.model, self._account, thinking=self._thinking, timeout_seconds=self._timeout_seconds
-                )
+                # In a thread: the imports take seconds, and meanwhile leases are to be renewed.
+                self._line = await asyncio.to_thread(self._open_line)
             return self._line
 
+    def _open_line(self) -> Line:
+        with _without_collector():
+            try:
+                from bullpen.providers.wire.line import Line
+            except ImportError as error:
+                raise UsageError(INSTALL) from error
+            return Line.open(self.model, self._account, thinking=self._thinking, timeout_seconds=self._timeout_seconds)
 
-def _import_line() -> None:
-    """Without the collector: what is imported stays, and to look through it again and again takes an eighth of it."""
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """What is imported stays: to look through it again and again takes an eighth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
-        import_module("bullpen.providers.wire.line")
+        yield
     finally:
         if was_on:
             gc.enable()

@@ -1,0 +1,55 @@
+"""Anthropic: pydantic-ai's model over a client that makes one attempt, with the body of a request as we want it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import httpx2
+from anthropic import AsyncAnthropic
+from anthropic.resources.beta import AsyncBeta, AsyncMessages
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.profiles.anthropic import AnthropicModelProfile
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+from bullpen.errors import Unauthorised
+from bullpen.providers.account import Account
+from bullpen.providers.wire.body import as_bytes, encoded
+
+
+def open_anthropic(name: str, account: Account, timeout: httpx2.Timeout) -> AnthropicModel:
+    return AnthropicModel(
+        name,
+        provider=AnthropicProvider(anthropic_client=_client(account, timeout)),
+        # Tool schemas are ours and go out as they are: no rewriting on each call, no `strict`.
+        profile=AnthropicModelProfile(json_schema_transformer=None),
+    )
+
+
+def _client(account: Account, timeout: httpx2.Timeout) -> AsyncAnthropic:
+    if account.key is None:
+        raise Unauthorised(f"there is no key for Anthropic: {account.how_to_set}")
+    if account.variable == "ANTHROPIC_AUTH_TOKEN":
+        return _PrefixFirst(auth_token=account.key, base_url=account.base_url, timeout=timeout, max_retries=0)
+    return _PrefixFirst(api_key=account.key, base_url=account.base_url, timeout=timeout, max_retries=0)
+
+
+class _PrefixFirst(AsyncAnthropic):
+    @cached_property
+    def beta(self) -> AsyncBeta:
+        return _Beta(self)
+
+    async def _prepare_options(self, options: Any) -> Any:
+        return as_bytes(await super()._prepare_options(options))
+
+
+class _Beta(AsyncBeta):
+    @cached_property
+    def messages(self) -> AsyncMessages:
+        return _Messages(self._client)
+
+
+class _Messages(AsyncMessages):
+    async def create(self, *, messages: Any, tools: Any = (), extra_body: Any = None, **rest: Any) -> Any:
+        create: Any = super().create
+        return await create(messages=(), extra_body=encoded(extra_body, messages, tools), **rest)

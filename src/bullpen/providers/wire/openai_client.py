@@ -1,0 +1,55 @@
+"""OpenAI and what speaks its protocol: pydantic-ai's model over a client that makes one attempt, with the body of a
+request as we want it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import httpx2
+from openai import AsyncOpenAI
+from openai.resources.chat import AsyncChat, AsyncCompletions
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from bullpen.errors import Unauthorised
+from bullpen.providers.account import Account
+from bullpen.providers.wire.body import as_bytes, encoded
+
+
+def open_openai(name: str, account: Account, timeout: httpx2.Timeout) -> OpenAIChatModel:
+    return OpenAIChatModel(
+        name,
+        provider=OpenAIProvider(openai_client=_client(account, timeout)),
+        # Tool schemas are ours and go out as they are: no rewriting on each call, no `strict`.
+        profile=OpenAIModelProfile(json_schema_transformer=None, openai_chat_streaming_requires_finish_reason=True),
+    )
+
+
+def _client(account: Account, timeout: httpx2.Timeout) -> AsyncOpenAI:
+    if account.key is None and account.base_url is None:
+        raise Unauthorised(f"there is no key for OpenAI: {account.how_to_set}")
+    # A server of one's own often wants no key, but the client wants one.
+    return _AsMade(api_key=account.key or "no-key", base_url=account.base_url, timeout=timeout, max_retries=0)
+
+
+class _AsMade(AsyncOpenAI):
+    @cached_property
+    def chat(self) -> AsyncChat:
+        return _Chat(self)
+
+    async def _prepare_options(self, options: Any) -> Any:
+        return as_bytes(await super()._prepare_options(options))
+
+
+class _Chat(AsyncChat):
+    @cached_property
+    def completions(self) -> AsyncCompletions:
+        return _Completions(self._client)
+
+
+class _Completions(AsyncCompletions):
+    async def create(self, *, messages: Any, tools: Any = (), extra_body: Any = None, **rest: Any) -> Any:
+        create: Any = super().create
+        return await create(messages=(), extra_body=encoded(extra_body, messages, tools), **rest)
