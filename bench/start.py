@@ -26,8 +26,12 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
         NOTHING: [sys.executable, "-c", "pass"],
         "bullpen --help": [*bullpen, "--help"],
         "bullpen task list": [*bullpen, "task", "list"],
+        **{f"import for {provider}:": _importing(provider) for provider in ("anthropic", "openai")},
     }
-    section.say("Wall time of the whole process, in turns. `task list` reads ten tasks from SQLite.")
+    section.say(
+        """Wall time of the whole process, in turns. `task list` reads ten tasks from SQLite. What a model of a provider
+        needs is imported when it is called for the first time."""
+    )
     for name in list(commands):
         if _run(commands[name], folder) is None:
             section.say(f"`{name}` does not run yet and is left out.")
@@ -45,6 +49,11 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
         rows.append([f"`{name}`", milliseconds(p50), milliseconds(p99), times(p50 / median(samples[NOTHING]))])
     section.table(["", "p50", "p99", f"of `{NOTHING}`"], rows)
     return section
+
+
+def _importing(provider: str) -> list[str]:
+    modules = ("line", "price", f"{provider}_client")
+    return [sys.executable, "-c", f"import {', '.join(f'bullpen.providers.wire.{name}' for name in modules)}"]
 
 
 async def _make_team(folder: Path) -> None:
