@@ -9,8 +9,9 @@ is between them.
 Turns of exactly one length end at exactly the same moments, and a schedule may live on that: who becomes free takes
 the urgent task whose last blocker is completed in that same moment. With turns of which each is a hair longer or
 shorter, as they are in life, it comes a hair too early and takes another one, and whoever only knows what is ready now
-needs several turns more (`uneven_schedule`): a list-scheduling anomaly, and no cost of any runtime. On few boards it
-makes no difference (`steady_board`).
+needs several turns more (`uneven_schedule`): a list-scheduling anomaly, and no cost of any runtime. Clients that do
+nothing but ask are 9% above the best on such a board. What is measured here are the others: those on which the best
+schedule is known, and that makes no difference (`steady_board`).
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ class Job:
 
 
 def steady_board(size: int, teammates: int) -> list[Job]:
-    """The first random board on which list scheduling needs no more if turns are not of exactly one length."""
+    """The first random board whose list schedule is the best, and no longer if turns are not of exactly one length."""
     boards = (random_board(size, seed=seed) for seed in count(1))
-    return next(
-        board
-        for board in boards
-        if uneven_schedule(board, teammates) <= list_schedule(board, teammates) * (1 + UNEVENNESS)
-    )
+    return next(board for board in boards if _is_proved(board, teammates) and _is_steady(board, teammates))
+
+
+def _is_proved(board: Sequence[Job], teammates: int) -> bool:
+    return list_schedule(board, teammates) == lower_bound(board, teammates)
+
+
+def _is_steady(board: Sequence[Job], teammates: int) -> bool:
+    return uneven_schedule(board, teammates) <= list_schedule(board, teammates) * (1 + UNEVENNESS)
 
 
 def uneven_schedule(jobs: Sequence[Job], teammates: int) -> float:
@@ -55,7 +60,7 @@ def uneven_schedule(jobs: Sequence[Job], teammates: int) -> float:
     )
 
 
-def random_board(size: int, *, seed: int = 7, reach: int = 24) -> list[Job]:
+def random_board(size: int, *, seed: int, reach: int = 24) -> list[Job]:
     """Each task waits for up to three others; numbered by urgency, because a board hands tasks out by number."""
     chance = random.Random(seed)
     jobs = []
