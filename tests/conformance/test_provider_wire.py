@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -152,6 +153,27 @@ async def test_thinking_goes_back_to_its_provider_and_to_no_other(wire: Wire) ->
     assert "FOREIGN" not in heard.raw
     assert [part.text for part in heard.request.messages[1].parts if not isinstance(part, CallPart)] == ["mine", "done"]
     assert heard.request.messages[3] == AssistantMessage((TextPart("(no text)"),))
+
+
+async def test_a_server_that_thinks_on_some_turns_only_gets_the_others_as_it_got_them_before() -> None:
+    thought = ThinkingPart(text="Hm.", provider="openai", extra={"id": "reasoning_content"})
+    replies = [(call(1),), (thought, call(2)), (call(3),), (TextPart("so far"),), (call(4),), (thought, call(5))]
+    messages: list[ChatMessage] = [user("begin")]
+    async with opened("openai") as wire:
+        for parts in replies:
+            messages.append(AssistantMessage(parts))
+            results = [
+                ResultPart(call_id=part.call_id, name="bash", text="ok")
+                for part in messages[-1].parts
+                if isinstance(part, CallPart)
+            ]
+            messages.append(UserMessage(tuple(results)) if results else user("go on"))
+            await wire.reply(ask(*messages))
+        sent = [heard.body["messages"] for heard in wire.server.heard]
+    for before, after in pairwise(sent):
+        assert after[: len(before)] == before
+    calls = [message for message in sent[-1] if message.get("tool_calls")]
+    assert [message.get("reasoning_content") for message in calls] == [None, "Hm.", "", "", "Hm."]
 
 
 async def test_redacted_thinking_goes_back_unread() -> None:

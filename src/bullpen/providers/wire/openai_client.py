@@ -17,6 +17,9 @@ from bullpen.errors import Unauthorised
 from bullpen.providers.account import Account
 from bullpen.providers.wire.body import as_bytes, encoded
 
+# What compatible servers call what they thought.
+_THOUGHTS = ("reasoning", "reasoning_content")
+
 
 def open_openai(name: str, account: Account, timeout: httpx2.Timeout) -> OpenAIChatModel:
     return OpenAIChatModel(
@@ -52,4 +55,19 @@ class _Chat(AsyncChat):
 class _Completions(AsyncCompletions):
     async def create(self, *, messages: Any, tools: Any = (), extra_body: Any = None, **rest: Any) -> Any:
         create: Any = super().create
-        return await create(messages=(), extra_body=encoded(extra_body, messages, tools), **rest)
+        return await create(messages=(), extra_body=encoded(extra_body, _alike(messages), tools), **rest)
+
+
+def _alike(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Some servers refuse a call without thinking beside others that have it, so the library gives it an empty one, but
+    takes that away when a newer user message follows. Here each call after the first thought has one for ever."""
+    field: str | None = None
+    alike = []
+    for message in messages:
+        if message["role"] == "assistant":
+            message = {key: value for key, value in message.items() if value != "" or key not in _THOUGHTS}
+            field = next((name for name in _THOUGHTS if name in message), field)
+            if field is not None and message.get("tool_calls"):
+                message.setdefault(field, "")
+        alike.append(message)
+    return alike
