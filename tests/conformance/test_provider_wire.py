@@ -429,6 +429,20 @@ FAULTS: dict[str, tuple[Any, type[ProviderError], float | None]] = {
 }
 
 
+TOO_LONG = (
+    "input length and `max_tokens` exceed context limit: 190000 + 16000 > 200000, decrease input length",
+    "request (33000 tokens) exceeds the available context size (32768 tokens), try increasing it",
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+)
+
+
+@pytest.mark.parametrize("said", TOO_LONG)
+async def test_a_conversation_that_is_too_long_is_known_by_the_words_of_each_server(wire: Wire, said: str) -> None:
+    wire.server.inject(Status(status=400, message=said))
+    assert type(await wire.error()) is ContextOverflow
+
+
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_of_the_server_is_our_error(wire: Wire, name: str) -> None:
     fault, expected, retry_after = FAULTS[name]

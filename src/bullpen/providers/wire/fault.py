@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import httpx2
 from pydantic_ai import exceptions as wire
@@ -22,6 +23,14 @@ from bullpen.providers.account import Account
 
 _TRANSIENT_STATUS = frozenset({408, 409, 425})
 _MAX_SHOWN = 1000
+# How servers say it in words that the library does not know: Anthropic of input and output together, llama.cpp, vLLM,
+# Gemini.
+_TOO_LONG = re.compile(
+    r"exceeds? (the available )?context (limit|size|window|length)"
+    r"|longer than the maximum model length"
+    r"|input token count\b.{0,40} exceeds the maximum",
+    re.IGNORECASE,
+)
 
 
 def fault_of(error: Exception, model: str, account: Account) -> ProviderError:
@@ -30,7 +39,7 @@ def fault_of(error: Exception, model: str, account: Account) -> ProviderError:
         return error
     told = account.without_key(_told(error))
     match error:
-        case wire.ModelContextWindowExceededError():
+        case wire.ModelContextWindowExceededError() | wire.ModelRequestRejectedError() if _is_too_long(error, told):
             return ContextOverflow(f"the conversation is longer than the window of {model}: {told}")
         case wire.ModelQuotaExceededError():
             return Unauthorised(f"the account of {model} has no credit or quota left: {told}; {account.how_to_set}")
@@ -71,6 +80,10 @@ def _by_use(model: str, told: str, account: Account) -> ProviderError:
     if "environment variable" in told:
         return Unauthorised(f"there is no key for {model}: {account.how_to_set}")
     return BadRequest(f"{model}: {told}")
+
+
+def _is_too_long(error: Exception, told: str) -> bool:
+    return isinstance(error, wire.ModelContextWindowExceededError) or _TOO_LONG.search(told) is not None
 
 
 def _is_garbage(error: wire.ModelAPIError) -> bool:
