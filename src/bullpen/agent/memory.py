@@ -13,7 +13,7 @@ provider reported. Laws, each a property test:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bullpen.agent.context import build_context, last_compaction
 from bullpen.domain.prompt import CallPart, ChatMessage, ResultPart, TextPart, ThinkingPart
@@ -21,6 +21,8 @@ from bullpen.domain.transcript import Turn, TurnKind
 from bullpen.provider import ModelLimits
 
 RESERVE_TOKENS = 13_000
+# Whoever says that less is too much: what matters would have to be thrown away, and there is no such model.
+LEAST_WINDOW_TOKENS = 8_000
 CHARACTERS_PER_TOKEN = 4
 RECENT_REPLIES = 3
 PRUNE_ABOVE_CHARACTERS = 1_000
@@ -44,6 +46,15 @@ class Compaction:
 def compaction_limit(limits: ModelLimits) -> int:
     """Above this many tokens of context, compact. At least a quarter of the window, however small that is."""
     return max(limits.window_tokens - limits.max_output_tokens - RESERVE_TOKENS, limits.window_tokens // 4)
+
+
+def learned_limits(limits: ModelLimits, refused_tokens: int) -> ModelLimits:
+    """The window is smaller than was known, or what was sent larger than was thought: so many tokens of context were
+    too much. From now on the limit is at three quarters of them; should those be too much as well, it is learned again.
+    """
+    limit = refused_tokens * 3 // 4
+    window = max(min(limit + limits.max_output_tokens + RESERVE_TOKENS, limit * 4), LEAST_WINDOW_TOKENS)
+    return replace(limits, window_tokens=min(limits.window_tokens, window))
 
 
 def prune_batch_characters(limits: ModelLimits) -> int:

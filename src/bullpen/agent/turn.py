@@ -16,7 +16,7 @@ from bullpen.agent.calls import choose_first, has_open_calls, run_open_calls, wi
 from bullpen.agent.compaction import compact, keep_within_limits
 from bullpen.agent.context import decode_reply, encode_reply
 from bullpen.agent.guards import STOPPED_AFTER, TOLD_AFTER, find_repetition, last_exchange
-from bullpen.agent.memory import context_tokens
+from bullpen.agent.memory import context_tokens, learned_limits
 from bullpen.agent.watching import Interrupted, watched
 from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import encode
@@ -29,8 +29,7 @@ from bullpen.tool import Changes
 
 CUT_REPLY = "Your reply was cut off by its length limit. Go on exactly where it stopped."
 CUTS_IN_VAIN = 3
-# Whoever says that less is too much: what matters would have to be thrown away, and there is no such model.
-LEAST_WINDOW_TOKENS = 8_000
+MAX_OVERFLOWS = 3
 CUT_BY_HUMAN = "(The human interrupted your reply.)"
 
 
@@ -214,14 +213,13 @@ async def _look_for_circles(agent: Agent) -> Ending | None:
 
 async def _ask(agent: Agent) -> tuple[Reply, Settlement]:
     agent.asked_at = agent.clock.now()
-    try:
-        return await watched(agent, _ask_once(agent))
-    except ContextOverflow:
-        # The window is smaller than was known, or what was sent larger than was thought: it fits less than this.
-        window = min(agent.limits.window_tokens, max(context_tokens(agent.turns), LEAST_WINDOW_TOKENS))
-        agent.limits = replace(agent.limits, window_tokens=window)
-        await compact(agent)
-        return await watched(agent, _ask_once(agent))
+    for _ in range(MAX_OVERFLOWS):
+        try:
+            return await watched(agent, _ask_once(agent))
+        except ContextOverflow:
+            agent.limits = learned_limits(agent.limits, context_tokens(agent.turns))
+            await compact(agent)
+    return await watched(agent, _ask_once(agent))
 
 
 async def _ask_once(agent: Agent) -> tuple[Reply, Settlement]:

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from bullpen.agent.context import Context, build_context, decode_reply, encode_reply
 from bullpen.agent.memory import (
+    LEAST_WINDOW_TOKENS,
     RECENT_REPLIES,
     choose_pruning,
     compaction_limit,
     context_tokens,
     cut,
     estimate_tokens,
+    learned_limits,
     mechanical_summary,
     plan_compaction,
     prune_batch_characters,
@@ -286,3 +288,17 @@ def test_cut_never_returns_more_than_it_was_allowed(text: str, length: int) -> N
 def test_the_mechanical_summary_is_bounded_and_never_empty(turns: list[Turn]) -> None:
     summary = mechanical_summary(turns, room_characters=2_000)
     assert 0 < len(summary) <= 2_100
+
+
+@given(
+    known=st.integers(8_000, 2_000_000),
+    output=st.integers(1_000, 128_000),
+    refused=st.integers(LEAST_WINDOW_TOKENS, 2_000_000),
+)
+def test_what_was_too_long_is_compacted_at_three_quarters_of_it_from_then_on(
+    known: int, output: int, refused: int
+) -> None:
+    limits = ModelLimits(window_tokens=known, max_output_tokens=output)
+    learned = learned_limits(limits, refused)
+    assert learned.max_output_tokens == output
+    assert compaction_limit(learned) == min(compaction_limit(limits), refused * 3 // 4)
