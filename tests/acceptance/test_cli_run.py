@@ -289,6 +289,18 @@ def test_resume_works_where_the_team_worked_wherever_it_is_typed(bullpen: Bullpe
     assert list(below.iterdir()) == []
 
 
+def test_resume_with_another_model_goes_on_with_it_and_keeps_it(bullpen: Bullpen) -> None:
+    refused = '[[members.lead]]\nfault = "unknown_model"\nsay = "never"\n'
+    play(bullpen, refused, code=3)
+    assert bullpen.refused("resume", "--model", "gpt-5") == (
+        "'gpt-5' is not the name of a model: did you mean openai:gpt-5?"
+    )
+    bullpen("resume", code=3)
+    (bullpen.directory / "other.toml").write_text(FINISHES)
+    assert f"{TEAM}: done" in bullpen("resume", "--model", "scripted:other.toml").out
+    assert bullpen.read("team", "show")["settings"]["model"] == f"scripted:{bullpen.directory / 'other.toml'}"
+
+
 def test_resume_of_a_workspace_that_is_gone_says_what_to_do(bullpen: Bullpen, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

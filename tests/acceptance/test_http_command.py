@@ -95,6 +95,7 @@ async def test_a_model_that_is_not_there_is_one_line_and_exit_3(project: Bullpen
     async with ProtocolServer(acting({}), models=("another",)) as server:
         ran = await command(project, "run", "Say hello", "--model", MODELS["openai"], code=3, **server.environ)
     check_told(ran, f"there is no model {MODELS['openai']}", "say-hello")
+    assert ran.err.endswith("`bullpen resume say-hello` goes on, --model MODEL with another\n")
 
 
 def check_told(ran: Ran, why: str, team: str) -> None:

@@ -53,7 +53,10 @@ async def _chat(call: Call, model: str | None, workspace: str | None) -> int:
         elif model is None:
             team = Team(store, record)
         else:
-            raise UsageError(f"--model is for a new team, and {record.name!r} exists already: leave it out")
+            raise UsageError(
+                f"--model is for a new team, and {record.name!r} exists already: leave it out, "
+                f"or go on with `bullpen resume {record.name} --model {model}`"
+            )
         place = last_workplace(call, team, workspace)
         if not (await find_hosts(store, team.record)).hosting:
             await renew_settings(call, team, place.directory)

@@ -93,6 +93,9 @@ def resume(
         str | None,
         typer.Argument(metavar="TEAM", help="Its name; without it the only live one.", autocompletion=completion.teams),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="PROVIDER:NAME from now on; without it as before.")
+    ] = None,
     workspace: Annotated[
         str | None, typer.Option(metavar="DIR|git+URL", help="Where it works; without it as before.")
     ] = None,
@@ -112,7 +115,7 @@ def resume(
     call = Call.of(ctx)
     limits = _limits(max_cost, max_tokens, max_minutes)
     placement = Placement.named(runner, ray_address)
-    raise typer.Exit(call.run(_resume(call, team, workspace, check, limits, placement)))
+    raise typer.Exit(call.run(_resume(call, team, model, workspace, check, limits, placement)))
 
 
 # -- what was typed --------------------------------------------------------------------------------------------
@@ -200,6 +203,7 @@ async def _run(
 async def _resume(
     call: Call,
     named: str | None,
+    model: str | None,
     workspace: str | None,
     check: str | None,
     limits: Mapping[str, float | int],
@@ -216,6 +220,8 @@ async def _resume(
         if check is not None:
             await team.remember(**{CHECK: check})
         place = last_workplace(call, team, workspace)
+        if model is not None:
+            await _change_model(call, team, model, place.directory)
         await renew_settings(call, team, place.directory)
         settings = Settings.from_mapping(team.record.settings)
         await set_apart_at_first(call, team, settings, place)
@@ -230,6 +236,15 @@ async def _resume(
         )
         say_what_is_not_confined(call, settings, job.workspace)
         return await host(call, job, max_minutes=limits.get("max_minutes") or settings.budget.max_minutes)
+
+
+async def _change_model(call: Call, team: Team, model: str, directory: Path) -> None:
+    """One that cannot be asked, or no longer, would hold the team for ever."""
+    from bullpen.providers import check_model
+
+    settings = read_settings(call, directory, model, network=False, limits={})
+    check_model(settings.model or model)
+    await team.remember(model=settings.model)
 
 
 async def set_apart_at_first(call: Call, team: Team, settings: Settings, place: Workplace) -> None:

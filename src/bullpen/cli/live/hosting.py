@@ -194,7 +194,8 @@ def say_how_to_go_on(call: Call, report: Report, progress: Progress) -> int:
         Outcome.BUDGET: f"`bullpen resume {name} {_larger(report)}` goes on with a larger one",
         Outcome.TIME: f"`bullpen resume {name}` goes on",
         Outcome.STOPPED: f"`bullpen resume {name}` goes on",
-        Outcome.ERROR: f"{' '.join(report.lines)} - set it right, then `bullpen resume {name}` goes on",
+        Outcome.ERROR: f"{' '.join(report.lines)} - set it right, then `bullpen resume {name}` goes on, "
+        "--model MODEL with another",
         Outcome.STALLED: f"`bullpen chat --team {name}` talks with the lead",
         Outcome.FAILED: f"`bullpen chat --team {name}` talks with the lead",
     }
