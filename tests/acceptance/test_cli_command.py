@@ -144,6 +144,8 @@ def test_version(bullpen: Bullpen) -> None:
         (["tsk"], "no such command 'tsk'. Did you mean 'task'?"),
         (["zzz"], "no such command 'zzz': `bullpen --help` shows which there are"),
         (["--colour", "task", "list"], "bullpen has no option --colour: `bullpen --help` shows which there are"),
+        (["--model", "x", "run"], "bullpen has no option --model: `bullpen --help` shows which there are"),
+        (["pause", "--help-me"], "bullpen pause has no option --help-me: `bullpen pause --help` shows which there are"),
         (["task", "list", "--team"], "--team needs a value: --team NAME"),
         (["--store", "--json", "task", "list"], None),
         (["--json=yes", "task", "list"], "--json takes no value"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from inline_snapshot import snapshot
 
 from tests.acceptance.command import Bullpen
@@ -58,8 +59,21 @@ def test_without_a_file_everything_is_the_default_and_the_key_decides_the_model(
     ]
 
 
-def test_an_unknown_key_is_told(bullpen: Bullpen) -> None:
-    assert bullpen.refused("config", "budgets") == ("there is no setting 'budgets': `bullpen config` shows all of them")
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("budgets", "did you mean budget?"),
+        ("modl", "did you mean model?"),
+        ("max-turns", "did you mean work.max_turns?"),
+        (
+            "timeout_seconds",
+            "did you mean idle.timeout_seconds or permissions.timeout_seconds or hooks.timeout_seconds?",
+        ),
+        ("colour", "`bullpen config` shows all of them"),
+    ],
+)
+def test_an_unknown_key_is_told_with_what_may_be_meant(bullpen: Bullpen, key: str, advice: str) -> None:
+    assert bullpen.refused("config", key) == f"there is no setting '{key}': {advice}"
 
 
 # -- init ------------------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ def _usage(error: Any) -> str:
         there = f"{path} has {names}" if len(names) <= MAX_NAMES else f"`{path} --help` shows which there are"
         return f"{message[0].lower()}{message[1:]}" + ("" if "Did you mean" in message else f": {there}")
     if getattr(error, "option_name", None) and hasattr(error, "possibilities"):
-        hint = ", ".join(sorted(error.possibilities or ()))
+        # Typer finds --help near to almost anything, and that is named in any case.
+        hint = ", ".join(sorted(set(error.possibilities or ()) - {"--help"}))
         advice = f"did you mean {hint}?" if hint else f"`{path} --help` shows which there are"
         return f"{path} has no option {error.option_name}: {advice}"
     message = error.format_message().rstrip(".")

@@ -10,7 +10,7 @@ import typer
 from bullpen.cli import completion
 from bullpen.cli.call import Call
 from bullpen.cli.views.config import InForce, config_document, draw_config
-from bullpen.config import find_settings_file, load_settings, write_example
+from bullpen.config import Settings, find_settings_file, load_settings, write_example
 from bullpen.config.file import FILE
 from bullpen.config.load import environment_name
 from bullpen.errors import Conflict, UsageError
@@ -33,7 +33,7 @@ def config(
     settings = load_settings(".", environment=os.environ, flags=call.flags)
     wanted = {name: value for name, value in settings.values() if key is None or _is_in(name, key)}
     if not wanted and key is not None:
-        raise UsageError(f"there is no setting {key[:80]!r}: `bullpen config` shows all of them")
+        raise UsageError(f"there is no setting {key[:80]!r}: {_instead(key, settings)}")
     file = find_settings_file()
     in_force = InForce(
         file=None if file is None else str(file),
@@ -43,6 +43,16 @@ def config(
         default_model=None if settings.model else _default_model(),
     )
     call.show(config_document(in_force), lambda page: draw_config(page, in_force))
+
+
+def _instead(key: str, settings: Settings) -> str:
+    from difflib import get_close_matches
+
+    names = [name for name, _ in settings.values()]
+    wanted = key.lower().replace("-", "_")
+    same = [name for name in names if name.rpartition(".")[2] == wanted]
+    near = same or get_close_matches(wanted, {*names, *(name.partition(".")[0] for name in names)}, n=1, cutoff=0.7)
+    return f"did you mean {' or '.join(near)}?" if near else "`bullpen config` shows all of them"
 
 
 def _is_in(name: str, key: str) -> bool:
