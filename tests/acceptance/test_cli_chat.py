@@ -227,6 +227,16 @@ def test_every_slash_command_answers(bullpen: Bullpen) -> None:
         assert tty.ended() == 0
 
 
+def test_help_is_whole_at_eighty_columns(bullpen: Bullpen) -> None:
+    scripted(bullpen, HELLO)
+    with Tty(bullpen, "chat", columns=80, rows=50) as tty:
+        tty.until("○ lead")
+        tty.enter("/help")
+        tty.until("Alt-Enter")
+        assert "…" not in tty.text
+        assert all(word in tty.text for slash in SLASHES.values() for word in slash.meaning.split())
+
+
 def test_tab_completes_slash_commands_and_names(bullpen: Bullpen) -> None:
     scripted(bullpen, HELLO)
     bullpen.prepare(lambda team: team.spawn("anastasia", role="analyst"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from bullpen.cli.commands.known import get_member
 from bullpen.cli.commands.number import parse_request_id
 from bullpen.cli.commands.team import look_at_team
-from bullpen.cli.page import Column, Page, Painted
+from bullpen.cli.page import MIN_FLEXIBLE, Column, Page, Painted, Part
+from bullpen.cli.text import wrapped
 from bullpen.cli.views.log import draw_turn
 from bullpen.cli.views.mail import draw_inbox, receipt_text
 from bullpen.cli.views.task import draw_board
@@ -103,9 +104,17 @@ async def _help(page: Page, team: Team, rest: str) -> None:
         ("Ctrl-C", "leave: the team rests, nothing is lost; again: at once"),
         ("Alt-Enter", "a new line"),
     ]
-    page.table(
-        (Column("TYPE"), Column("AND", is_flexible=True)), [(Painted(usage, "bold"), says) for usage, says in rows]
-    )
+    page.table((Column("TYPE"), Column("AND", is_flexible=True)), [*_whole(page, rows)])
+
+
+def _whole(page: Page, rows: list[tuple[str, str]]) -> Iterator[tuple[Part, Part]]:
+    """Each on as many lines as it takes: a table would cut what is too long, and help that is cut is none."""
+    width = page.terminal.width
+    room = None if width is None else max(MIN_FLEXIBLE, width - max(len(usage) for usage, _ in rows) - 2)
+    for usage, says in rows:
+        first, *more = [says] if room is None else wrapped(says, room)
+        yield Painted(usage, "bold"), first
+        yield from (("", piece) for piece in more)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------
