@@ -75,7 +75,7 @@ def test_a_dirty_tree_is_left_alone_and_the_team_begins_at_head(bullpen: Bullpen
     before = fingerprint(repository)
     said = run(bullpen, model)
     assert "each member works in a worktree of its own, on bullpen/crew, from main (" in said
-    assert "without your 2 unsaved files" in said
+    assert "without your 2 unsaved files (`bullpen run --include-dirty` begins with what is unsaved, too)\n" in said
     assert "1 commit on bullpen/crew: `bullpen diff crew` shows it, `bullpen apply crew` takes it" in said
     assert made(repository) == "committed\nana"
     assert fingerprint(repository) == before
@@ -95,6 +95,7 @@ def test_on_a_terminal_it_is_asked(bullpen: Bullpen, repository: Path, model: st
         tty.enter(answer)
         tty.until("1 commit on bullpen/crew")
     assert made(repository) == expected
+    assert "--include-dirty" not in tty.text, "who has just been asked needs no option"
 
 
 @pytest.mark.parametrize("key", [CTRL_C, CTRL_D])

@@ -23,10 +23,11 @@ KINDS = ("auto", "worktree", "shared")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`takes_unsaved`: from the user's tree as it is, else from HEAD."""
+    """`takes_unsaved`: from the user's tree as it is, else from HEAD. `is_asked`: the user has just said so."""
 
     repository: Repository
     takes_unsaved: bool
+    is_asked: bool
 
 
 def check_isolation(kind: str) -> None:
@@ -66,8 +67,9 @@ async def find_start(
         return None
     for note in found.notes:
         call.note(note)
-    takes = bool(found.unsaved) and (include_dirty or (may_ask and can_converse() and _wants_unsaved(found)))
-    return Start(found, takes)
+    is_asked = bool(found.unsaved) and not include_dirty and may_ask and can_converse()
+    takes = _wants_unsaved(found) if is_asked else bool(found.unsaved) and include_dirty
+    return Start(found, takes, is_asked)
 
 
 async def _find_elsewhere(call: Call, isolation: str, address: Address, *, include_dirty: bool) -> Elsewhere:
@@ -113,4 +115,5 @@ def _from(start: Start) -> str:
     count = f"{len(repository.unsaved)} unsaved file{'s' if len(repository.unsaved) > 1 else ''}"
     if start.takes_unsaved:
         return f"{head} with your {count}"
-    return f"{head} without your {count} (begin with --include-dirty to take along what is unsaved)"
+    hint = "" if start.is_asked else " (`bullpen run --include-dirty` begins with what is unsaved, too)"
+    return f"{head} without your {count}{hint}"
