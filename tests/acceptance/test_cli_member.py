@@ -150,6 +150,7 @@ def test_wrong_words_stop_nobody(bullpen: Bullpen) -> None:
 
 def test_a_paused_team_asks_no_model_until_it_goes_on(bullpen: Bullpen) -> None:
     with at_work(bullpen) as working:
+        assert bullpen("unpause").lines[0] == f"team {TEAM} is not paused"
         assert bullpen("pause").lines[0] == f"team {TEAM} is paused; `bullpen unpause --team {TEAM}` lets it go on"
         assert bullpen("pause").lines[0].startswith(f"team {TEAM} is paused already")
         assert "until `bullpen unpause`" in bullpen("team", "show").out

@@ -192,7 +192,8 @@ def check_claimable(task: Task, *, name: str, role: str | None) -> None:
 def check_transition(task: Task, to: TaskStatus, *, name: str, leads: bool) -> None:
     """Is the step legal, and is it this member's to take? Raises Conflict or NotAllowed."""
     if to not in TRANSITIONS[task.status]:
-        raise Conflict(f"#{task.id} is {task.status} and cannot become {to}{_way_out(task, to)}")
+        cannot = "already" if task.status is to else f"and cannot become {to}"
+        raise Conflict(f"#{task.id} is {task.status} {cannot}{_way_out(task)}")
     if leads:
         return
     if to is TaskStatus.DELETED:
@@ -209,13 +210,11 @@ def check_transition(task: Task, to: TaskStatus, *, name: str, leads: bool) -> N
         raise NotAllowed(f"#{task.id} is not in progress: claim it first")
 
 
-def _way_out(task: Task, to: TaskStatus) -> str:
+def _way_out(task: Task) -> str:
     if task.status is TaskStatus.COMPLETED:
         return "; create a new task for what is still to be done"
     if task.status is TaskStatus.FAILED:
         return "; set it to pending to have it tried again"
-    if task.status is to:
-        return " again"
     return ""
 
 

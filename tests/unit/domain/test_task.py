@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +28,7 @@ from bullpen.domain.text import normalise_role
 from bullpen.errors import AlreadyClaimed, Conflict, NotAllowed, UsageError
 from tests.unit.domain.strategies import records
 
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING, RUNNING = TaskStatus.PENDING, TaskStatus.IN_PROGRESS
 COMPLETED, FAILED, DELETED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.DELETED
 
@@ -65,6 +69,20 @@ def test_the_table_has_exactly_the_legal_steps() -> None:
     table = {(before, after) for before, afters in TRANSITIONS.items() for after in afters}
     assert table == LEGAL
     assert set(TRANSITIONS) == set(TaskStatus)
+
+
+@pytest.mark.parametrize(
+    ("before", "to", "line"),
+    [
+        (COMPLETED, COMPLETED, "#3 is completed already; create a new task for what is still to be done"),
+        (FAILED, RUNNING, "#3 is failed and cannot become in_progress; set it to pending to have it tried again"),
+        (PENDING, PENDING, "#3 is pending already"),
+    ],
+)  # fmt: skip
+def test_a_refused_step_says_what_to_do_instead(before: TaskStatus, to: TaskStatus, line: str) -> None:
+    task = Task(team_id=1, id=3, subject="Analyse", status=before, created_at=NOW, updated_at=NOW)
+    with pytest.raises(Conflict, match=f"^{re.escape(line)}$"):
+        check_transition(task, to, name="ana", leads=True)
 
 
 @given(tasks, statuses, people)

@@ -28,7 +28,7 @@ async def _set(call: Call, *, paused: bool) -> None:
         was_paused = bool(team.record.settings.get("paused"))
         if was_paused != paused or team.record.deleted_at is not None:
             await (team.pause() if paused else team.unpause())
-        state = "paused" if paused else "not paused"
-        words = f"is {state} already" if was_paused == paused else "is paused" if paused else "goes on"
+        already = "is paused already" if paused else "is not paused"
+        words = already if was_paused == paused else "is paused" if paused else "goes on"
         hint = f"; `bullpen unpause --team {team.name}` lets it go on" if paused else ""
         await show_hosted(call, team, {"paused": paused}, [f"team {team.name} {words}{hint}"])
