@@ -36,7 +36,7 @@ def test_it_tells_what_was_and_what_comes_and_ends_with_the_run(bullpen: Bullpen
     assert watching.returncode == 0
     assert "✓ #1 Wait for the word: heard: the word" in out.decode()
     assert "lead      All is done." in out.decode()
-    assert err.decode() == f"bullpen: nobody hosts team {TEAM}: `bullpen resume {TEAM}` does\n"
+    assert err.decode() == f"bullpen: all tasks of team {TEAM} are completed, and nobody hosts it any more\n"
 
 
 def test_on_a_terminal_the_last_lines_show_how_things_stand(bullpen: Bullpen) -> None:

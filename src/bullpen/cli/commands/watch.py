@@ -13,8 +13,10 @@ from bullpen.cli.live.screen import Screen
 from bullpen.cli.terminal import is_screen
 from bullpen.cli.views.hosts import hosts_line
 from bullpen.domain.standing import Standing
+from bullpen.domain.task import TaskStatus
 from bullpen.domain.trunk import Trunk
 from bullpen.team import Team
+from bullpen.team.hosts import Hosts
 from bullpen.team.progress import Progress
 
 RECENT = 20
@@ -46,8 +48,24 @@ async def _watch(call: Call, named: str | None, everything: bool) -> int:
         hosts, standing = await looking.until_over(looking.on(Screen()) if has_picture else in_lines)
         if standing is not None:
             return await _report(call, team, standing, looking.progress)
-    call.note(hosts_line(hosts))
+    call.note(_how_it_is_left(team, hosts, looking.progress))
     return 0
+
+
+def _how_it_is_left(team: Team, hosts: Hosts, progress: Progress) -> str:
+    """Where all is done, to go on is not what comes next."""
+    left = {task.status for task in progress.tasks.values()} - {TaskStatus.DELETED}
+    if hosts.willing or progress.is_deleted or left != {TaskStatus.COMPLETED}:
+        return hosts_line(hosts)
+    done = f"all tasks of team {team.name} are completed, and nobody hosts it any more"
+    return f"{done}; {made}" if (made := _what_it_made(team)) else done
+
+
+def _what_it_made(team: Team) -> str:
+    name = team.name
+    if (trunk := Trunk.of(team.record.settings)) is None:
+        return ""
+    return f"what it made is on {trunk.branch}: `bullpen diff {name}` shows it, `{trunk.taking(name)}` takes it"
 
 
 async def _report(call: Call, team: Team, standing: Standing, progress: Progress) -> int:
@@ -58,7 +76,6 @@ async def _report(call: Call, team: Team, standing: Standing, progress: Progress
     outcome, lines = await find_outcome(team, standing, is_checked=False)
     report = await make_report(team, outcome, lines, progress.hosted_until(team.store.clock.now()))
     show_report(call, report, progress)
-    if (trunk := Trunk.of(team.record.settings)) is not None:
-        name = team.name
-        call.note(f"what it made is on {trunk.branch}: `bullpen diff {name}` shows it, `{trunk.taking(name)}` takes it")
+    if made := _what_it_made(team):
+        call.note(made)
     return say_how_to_go_on(call, report, progress)
