@@ -132,6 +132,17 @@ def test_ctrl_c_twice_leaves_at_once_and_loses_nothing(bullpen: Bullpen) -> None
         assert "migrate-the-service: done" in tty.text
 
 
+def test_ctrl_c_twice_in_a_moment_gives_the_terminal_back(bullpen: Bullpen) -> None:
+    scripted(bullpen, TWO_TASKS)
+    with Tty(bullpen, "run", "Migrate the service") as tty:
+        tty.until("● ana  analyst  bash until")
+        assert not tty.echoes()
+        tty.type(CTRL_C + CTRL_C)
+        assert tty.ended() == 130
+        assert tty.echoes()
+        assert tty.lines[-1] == "bullpen: left at once: `bullpen resume migrate-the-service` goes on"
+
+
 def test_a_question_of_the_lead_is_answered_in_the_running_run(bullpen: Bullpen) -> None:
     scripted(bullpen, ASKS_FOR_COLOUR)
     with Tty(bullpen, "run", "Paint it") as tty:

@@ -78,6 +78,11 @@ class Tty:
         """The line that is being typed in."""
         return next((line for line in reversed(self.lines) if line.startswith(">")), "")
 
+    def echoes(self) -> bool:
+        """As a shell wants it: keys are shown, lines edited, Ctrl-C is a signal. Not while a console is shown."""
+        wanted = termios.ECHO | termios.ICANON | termios.ISIG
+        return int(termios.tcgetattr(self._keyboard)[3]) & wanted == wanted
+
     def until(self, sees: str | Callable[[Tty], bool]) -> str:
         """Wait until this text has been on the screen, or until this holds; the text."""
         matches = (lambda tty: sees in tty.text) if isinstance(sees, str) else sees

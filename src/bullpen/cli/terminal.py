@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+import termios
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
@@ -35,6 +37,24 @@ def is_screen(environ: Mapping[str, str] = os.environ) -> bool:
 def can_converse(environ: Mapping[str, str] = os.environ) -> bool:
     """Does a person look at it who can type, too?"""
     return sys.stdin.isatty() and is_screen(environ)
+
+
+def remember_terminal() -> Callable[[], None]:
+    """What gives it back as it is now, for a process that ends without coming to its end: a shell in which nothing is
+    echoed, and Ctrl-C does nothing, helps nobody."""
+    if not can_converse():
+        return lambda: None
+    keyboard, screen = sys.stdin.fileno(), sys.stdout.fileno()
+    before = termios.tcgetattr(keyboard)
+
+    def give_back() -> None:
+        with suppress(OSError, termios.error):
+            if termios.tcgetattr(keyboard) != before:
+                termios.tcsetattr(keyboard, termios.TCSANOW, before)
+                # The line that was typed in stays; what is below it goes, with the cursor and pasting as usual.
+                os.write(screen, b"\r\n\x1b[J\x1b[?2004l\x1b[?25h")
+
+    return give_back
 
 
 def terminal_of(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Terminal:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bullpen.cli.call import Call
 from bullpen.cli.live.news import draw_news
-from bullpen.cli.terminal import can_converse
+from bullpen.cli.terminal import can_converse, remember_terminal
 from bullpen.cli.views.report import draw_report, report_document
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER
@@ -106,10 +106,14 @@ def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     is_ending = False
+    give_back, errors = remember_terminal(), sys.stderr
 
     def end() -> None:
         nonlocal is_ending
         if is_ending:
+            # A console that is still shown would keep the terminal, and what is printed.
+            give_back()
+            sys.stderr = errors
             call.note(f"left at once: `bullpen resume {team.name}` goes on")
             sys.stdout.flush()
             os._exit(INTERRUPTED)
