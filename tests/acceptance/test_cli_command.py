@@ -220,6 +220,21 @@ def test_a_file_that_is_no_database_is_told(bullpen: Bullpen) -> None:
     assert "notes.db is not a SQLite database" in line
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_what_is_closed_is_neither_read_nor_written(bullpen: Bullpen, closed: str) -> None:
+    script = f"exec {COMMAND[0]} task add One {closed}"
+    ran = subprocess.run(
+        ["sh", "-c", script],
+        cwd=bullpen.directory,
+        env=bullpen.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False)
+    assert [task["subject"] for task in bullpen.read("task", "list")] == ["One"]
+
+
 def test_a_working_directory_that_is_gone_is_told(bullpen: Bullpen) -> None:
     script = f"mkdir gone && cd gone && rmdir ../gone && exec {COMMAND[0]} task list"
     ran = subprocess.run(

@@ -20,6 +20,7 @@ PIPE_CLOSED = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_what_is_closed()
     try:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -63,6 +64,14 @@ def _run(words: list[str]) -> int:
     from bullpen.cli.root import invoke
 
     return invoke(rest or ["--help"], chosen)
+
+
+def _open_what_is_closed() -> None:
+    """Whoever starts it without one of the three (`<&-`, some supervisors) reads and writes nowhere. In this order they
+    become 0, 1 and 2: no file of the store may be what others print into."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _drop_output() -> None:
