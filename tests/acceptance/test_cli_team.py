@@ -109,13 +109,17 @@ def test_delete_wants_to_be_confirmed_and_cannot_ask_without_a_terminal(bullpen:
     assert bullpen("team", "delete", "--yes").out == "deleted default\n"
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 1), ("\n", 1, 1), ("\x04", 1, 1)])
+@pytest.mark.parametrize(
+    ("answer", "code", "left"),
+    [("y\n", 0, 0), ("n\n", 1, 1), ("\n", 1, 1), ("\x04", 130, 1), ("\x03", 130, 1)],
+)
 def test_delete_asks_on_a_terminal(bullpen: Bullpen, answer: str, code: int, left: int) -> None:
     bullpen.prepare(one_task)
     ended, seen = bullpen.on_terminal("team", "delete", types=answer, when="[y/N]")
     assert "Delete team default with 1 unfinished task? [y/N]" in seen
     assert ended == code
-    assert ("deleted default" if code == 0 else "bullpen: nothing was deleted") in seen
+    without = "left without an answer: " if code == 130 else ""
+    assert ("deleted default" if code == 0 else f"\nbullpen: {without}nothing was deleted") in seen.replace("\r", "")
     assert len(bullpen.read("team", "list")) == left
 
 

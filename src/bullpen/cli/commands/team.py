@@ -12,6 +12,7 @@ from bullpen.cli import completion
 from bullpen.cli.call import Call
 from bullpen.cli.page import Page
 from bullpen.cli.parser import Branch
+from bullpen.cli.question import Unanswered, ask
 from bullpen.cli.views.team import MAIL_COUNTED, TeamLine, TeamPicture, count_states, draw_team, draw_teams
 from bullpen.domain.codec import encode
 from bullpen.domain.member import MemberKind, MemberStatus
@@ -137,6 +138,9 @@ def _confirm(name: str, unfinished: int) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"deleting {name!r} wants to be confirmed: add --yes")
     tasks = "1 unfinished task" if unfinished == 1 else f"{unfinished} unfinished tasks"
-    print(f"Delete team {name} with {tasks}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+    try:
+        is_wanted = ask(f"Delete team {name} with {tasks}?")
+    except Unanswered:
+        raise Unanswered("left without an answer: nothing was deleted") from None
+    if not is_wanted:
         raise Conflict("nothing was deleted")
