@@ -41,7 +41,7 @@ def commands_page() -> str:
         "",
         "Made from the command's own help by `make docs`. `--store`, `--team` and `--json` are understood before and",
         "after every command. Exit codes: 0 done, 1 refused or not reached, 2 usage, 3 store or model unavailable,",
-        "4 the human is asked something, 130 Ctrl-C.",
+        "4 the human is asked something, 130 Ctrl-C, 141 nobody reads the pipe any more.",
     ]
     for words in _commands():
         help_text = _run([*words, "--help"], cwd=DOCS).strip()

@@ -1,7 +1,7 @@
 """One invocation of `bullpen`: the command, and every error as one line and an exit code.
 
-0 done · 1 refused, or the goal not reached · 2 usage · 3 store unavailable ·
-130 Ctrl-C · 141 the reader of a pipe has gone, as for any command in one.
+0 done · 1 refused, or the goal not reached · 2 usage · 3 store or model unavailable ·
+4 the human is asked something · 130 Ctrl-C · 141 the reader of a pipe has gone, as for any command in one.
 """
 
 from __future__ import annotations
