@@ -29,7 +29,6 @@ from bullpen.tool import Changes
 
 CUT_REPLY = "Your reply was cut off by its length limit. Go on exactly where it stopped."
 CUTS_IN_VAIN = 3
-MAX_OVERFLOWS = 3
 CUT_BY_HUMAN = "(The human interrupted your reply.)"
 
 
@@ -213,13 +212,17 @@ async def _look_for_circles(agent: Agent) -> Ending | None:
 
 async def _ask(agent: Agent) -> tuple[Reply, Settlement]:
     agent.asked_at = agent.clock.now()
-    for _ in range(MAX_OVERFLOWS):
+    is_known = False
+    while True:
         try:
             return await watched(agent, _ask_once(agent))
         except ContextOverflow:
-            agent.limits = learned_limits(agent.limits, context_tokens(agent.turns))
+            learned = learned_limits(agent.limits, context_tokens(agent.turns))
+            if is_known and learned == agent.limits:
+                # To say less did not help.
+                raise
+            is_known, agent.limits = True, learned
             await compact(agent)
-    return await watched(agent, _ask_once(agent))
 
 
 async def _ask_once(agent: Agent) -> tuple[Reply, Settlement]:
