@@ -137,7 +137,7 @@ def test_a_key_that_is_set_decides_the_model_and_that_is_said(bullpen: Bullpen) 
     ran = bullpen("run", "x", "--team", TEAM, code=1, ANTHROPIC_API_KEY="k")
     assert ran.err.splitlines() == [
         "bullpen: model anthropic:claude-sonnet-5, because ANTHROPIC_API_KEY is set",
-        f"bullpen: team '{TEAM}' has 1 unfinished tasks: `bullpen resume {TEAM}` goes on with it, "
+        f"bullpen: team '{TEAM}' has 1 unfinished task: `bullpen resume {TEAM}` goes on with it, "
         f"`bullpen team delete {TEAM}` ends it",
     ]
 

@@ -209,7 +209,7 @@ def test_a_team_that_stalls_on_a_worker_ends_for_who_watches_and_the_user_is_tol
             "- #1 Paint it: needs the role painter, which nobody has\n"
             "`bullpen chat --team crew` talks with the lead."
         ]
-        assert "has 1 unfinished tasks" in bullpen("run", "More", "--team", TEAM, code=1).err
+        assert "has 1 unfinished task:" in bullpen("run", "More", "--team", TEAM, code=1).err
 
 
 def test_a_question_on_a_worker_ends_it_for_who_watches_and_an_answer_goes_on(bullpen: Bullpen) -> None:

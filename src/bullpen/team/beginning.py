@@ -69,7 +69,7 @@ async def _check_free(store: Store, name: str) -> None:
         return
     await check_at_rest(store, record)
     unfinished = [task for task in await store.list_tasks(record.id) if task.status not in FINISHED]
-    what = f"has {len(unfinished)} unfinished tasks" if unfinished else "exists"
+    what = f"has {len(unfinished)} unfinished task{'s' * (len(unfinished) != 1)}" if unfinished else "exists"
     raise Conflict(
         f"team {record.name!r} {what}: `bullpen resume {record.name}` goes on with it, "
         f"`bullpen team delete {record.name}` ends it"

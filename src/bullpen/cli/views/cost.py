@@ -60,7 +60,8 @@ def _draw_whole(page: Page, spending: Spending) -> None:
     )
     page.field("calls", f"{whole.calls:,}", *_of(whole.calls, limits.max_calls, _count))
     if whole.open_calls:
-        page.field("under way", f"{whole.open_calls} calls, {money(whole.open_cost_usd)} set aside for them")
+        calls = "1 call" if whole.open_calls == 1 else f"{whole.open_calls} calls"
+        page.field("under way", f"{calls}, {money(whole.open_cost_usd)} set aside")
     draw_time(page, spending.wall_seconds, spending.busy_seconds)
     if whole.is_used:
         page.field("by the lead", f"{spending.coordination_share:.0%} of the tokens", Painted("  coordination", "dim"))

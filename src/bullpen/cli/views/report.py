@@ -118,7 +118,9 @@ def _draw_totals(page: Page, report: Report, progress: Progress, now: datetime) 
     page.field(
         "spent",
         # Nothing is no price: it may be that nobody knows it.
-        f"{whole.tokens:,} tokens" + f", {money(whole.cost_usd)}" * bool(whole.cost_usd) + f" in {whole.calls} calls",
+        f"{whole.tokens:,} tokens"
+        + f", {money(whole.cost_usd)}" * bool(whole.cost_usd)
+        + f" in {whole.calls} call{'s' * (whole.calls != 1)}",
         Painted(
             f"  {coordination_share(members_of(report.accounts)):.0%} of the tokens by the lead (coordination)", "dim"
         ),
