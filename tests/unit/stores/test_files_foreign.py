@@ -193,6 +193,20 @@ async def test_a_file_that_is_no_task_is_told_once_left_alone_and_holds_its_depe
     assert torn.read_bytes() == kept
 
 
+async def test_a_link_that_leads_to_itself_is_told_once_and_stops_no_other_task(tmp_path: Path) -> None:
+    put_task(tmp_path, 1)
+    (tmp_path / ".tasks/task_2.json").symlink_to("task_2.json")
+    for _ in range(2):
+        async with files(tmp_path) as store:
+            team = await default_team(store)
+            await store.create_task(user_of(team), "ours")
+            assert [task.id for task in await store.list_tasks(team)][:2] == [1, 3]
+            told = await events_of(store, team, EventKind.TASK_QUARANTINED)
+            assert [event.data["file"] for event in told] == ["task_2.json"]
+            with pytest.raises(NotFound):
+                await store.get_task(team, 2)
+
+
 async def test_a_torn_file_that_is_whole_again_is_taken_up(tmp_path: Path) -> None:
     put_task(tmp_path, 1)
     put(tmp_path / ".tasks/task_2.json", '{"id": 2, ')
@@ -368,6 +382,8 @@ async def test_an_s09_roster_is_the_default_team_at_rest(tmp_path: Path) -> None
         {"team_name": "graphql", "members": {"ben": {"role": "backend"}}},
         {"members": None},
         {"members": "ben"},
+        {"members": 3},
+        {"members": True, "teammates": 1.5},
     ],
     ids=json.dumps,
 )

@@ -13,6 +13,7 @@ place changes no directory.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -240,14 +241,28 @@ def _scan(root: str, home: Home) -> tuple[dict[int, Signature], dict[str, Signat
             match = TASK_FILE.fullmatch(entry.name)
             if match is None:
                 continue
-            with suppress(FileNotFoundError):
-                info = entry.stat()
-                signature = (info.st_mtime_ns, info.st_size)
-                if is_canonical(match[1]):
-                    found[int(match[1])] = signature
-                else:
-                    odd[entry.name] = signature
+            signature = _signature(entry)
+            if signature is None:
+                continue
+            if is_canonical(match[1]):
+                found[int(match[1])] = signature
+            else:
+                odd[entry.name] = signature
     return found, odd
+
+
+def _signature(entry: os.DirEntry[str]) -> Signature | None:
+    """None if there is nothing, or nothing any more."""
+    try:
+        info = entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        # A link that leads to itself: as good as torn.
+        return (0, 0)
+    return (info.st_mtime_ns, info.st_size)
 
 
 def _known_rows(root: str, ledger: Ledger) -> dict[int, Row]:

@@ -151,7 +151,9 @@ def _roster(configs: list[dict[str, Any]], team: Team) -> list[Member]:
         entries = pick(config, "members", "teammates") or []
         if isinstance(entries, dict):
             entries = [{"name": name, **(entry if isinstance(entry, dict) else {})} for name, entry in entries.items()]
-        members = [_foreign_member(entry, team.id, team.created_at) for entry in entries if isinstance(entries, list)]
+        if not isinstance(entries, list):
+            continue
+        members = [_foreign_member(entry, team.id, team.created_at) for entry in entries]
         found.extend(member for member in members if member is not None)
     return found
 

@@ -9,6 +9,7 @@ Invariant: nothing here writes to the disk. One view is used by one thread.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,6 +25,9 @@ T = TypeVar("T")
 Signature = tuple[int, int, int]
 
 SHARD_SIZE = 1000
+
+# Not ours to read, or a link that leads to itself.
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP)
 
 
 @dataclass(slots=True)
@@ -333,7 +337,9 @@ class View:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
-        except PermissionError:
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
             # It is there, but for us it is as good as torn.
             return b""
 
