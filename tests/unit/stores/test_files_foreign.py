@@ -405,6 +405,18 @@ async def test_a_team_directory_of_another_program_is_a_team(tmp_path: Path, con
         assert adopted.id == team.id
 
 
+async def test_what_another_program_says_of_its_team_survives_that_we_take_it_up(tmp_path: Path) -> None:
+    config = put(tmp_path / ".teams/graphql/config.json", {"team_name": "graphql", "theme": [1], "members": []})
+    async with files(tmp_path) as store:
+        team = await store.find_team("graphql")
+        assert team is not None
+        await store.create_task(user_of(team.id), "ours")
+    async with files(tmp_path) as store:
+        await store.create_task(user_of(team.id), "another")
+    stored = json.loads(config.read_text())
+    assert (stored["team_name"], stored["theme"], stored["next_task_id"]) == ("graphql", [1], 3)
+
+
 async def test_a_record_that_was_damaged_is_not_written_over_and_hides_no_other_team(tmp_path: Path) -> None:
     async with files(tmp_path) as store:
         broken = await store.create_team("broken")

@@ -135,7 +135,10 @@ def _found_team(view: View, home: Home, name: str) -> TeamFile | None:
     members = {LEAD: _reserved(team, LEAD, MemberKind.LEAD), USER: _reserved(team, USER, MemberKind.USER)}
     for member in [*_roster(configs, team), *_recipients(view, home, team)]:
         members.setdefault(member.key, member)
-    return TeamFile(home=home, team=team, listed=members, members=members, is_ours=False)
+    # What it says beside that is not ours to lose: this is the file that we write when we take the team up.
+    own = (view.object(home.config) or {}) if home.directory in sources else {}
+    extra = {key: value for key, value in own.items() if key not in _OWN_KEYS}
+    return TeamFile(home=home, team=team, listed=members, members=members, extra=extra, is_ours=False)
 
 
 def _made_at(view: View, directory: str) -> datetime:
