@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from bullpen.domain.member import MemberRef
 from bullpen.domain.message import MessageType, Origin
 from bullpen.errors import NotFound
 from bullpen.stores.files import FilesStore
+from bullpen.stores.files.journal import Changes, Journal
+from bullpen.stores.files.layout import LOCK
 from tests.unit.stores.files_board import events_of, files, hosted, put, user_of
 
 INBOX = ".teams/crew/bob_inbox.jsonl"
@@ -35,6 +39,13 @@ def foreign(content: str, **fields: Any) -> str:
 async def taken(store: FilesStore, ref: MemberRef) -> list[str]:
     mail = await store.take_mail(ref)
     return [] if mail is None else [message.content for message in mail.messages]
+
+
+def cursor_of(directory: Path) -> dict[str, Any]:
+    """How far bob's mail was taken, without the checksum."""
+    cursor: dict[str, Any] = json.loads((directory / ".teams/crew/mail/bob.json").read_text())["inbox"]
+    del cursor["mark"]
+    return cursor
 
 
 async def test_our_mail_can_be_read_by_the_seeds_programs(tmp_path: Path) -> None:
@@ -158,6 +169,49 @@ async def test_mail_behind_an_inbox_that_another_program_emptied_is_found(tmp_pa
         await store.send(user_of(bob.team_id), "bob", "ours")
         assert await taken(store, bob) == ["third", "third", "third", "ours"]
         assert await taken(store, bob) == []
+
+
+async def test_a_foreign_line_that_lands_before_what_is_sent_and_taken_at_once_moves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = Journal.commit
+
+    def commit_late(journal: Journal, changes: Changes) -> None:
+        append(tmp_path / INBOX, foreign("between") + "\n")
+        commit(journal, changes)
+
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        append(tmp_path / INBOX, foreign("first") + "\n")
+        assert await taken(store, bob) == ["first"]
+        with monkeypatch.context() as patch, (tmp_path / LOCK).open() as lock:
+            patch.setattr(Journal, "commit", commit_late)
+            # Both wait for the gate, so they are one group.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            sending = asyncio.create_task(store.send(user_of(bob.team_id), "bob", "ours"))
+            taking = asyncio.create_task(taken(store, bob))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            await sending
+            assert await taking == ["ours"]
+        assert await taken(store, bob) == ["between"]
+        assert await taken(store, bob) == []
+    assert cursor_of(tmp_path) == {"offset": (tmp_path / INBOX).stat().st_size, "epoch": 0, "done": [], "passed": []}
+
+
+async def test_the_cursor_goes_on_behind_what_another_program_has_written_anew(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        user = user_of(bob.team_id)
+        await store.send(user, "bob", "one")
+        await store.send(user, "bob", "two")
+        assert await taken(store, bob) == ["one", "two"]
+        kept = (tmp_path / INBOX).read_text().splitlines()[1]
+        put(tmp_path / INBOX, f"{kept}\n{foreign('anew')}\n")
+        await store.send(user, "bob", "three")
+        assert await taken(store, bob) == ["anew", "three"]
+    assert cursor_of(tmp_path) == {"offset": (tmp_path / INBOX).stat().st_size, "epoch": 1, "done": [], "passed": []}
 
 
 async def test_taking_a_few_leaves_the_rest(tmp_path: Path) -> None:

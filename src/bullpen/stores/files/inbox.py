@@ -180,10 +180,13 @@ class Inbox:
         taken = set(ids)
         for source in self.sources():
             cursor = self.cursor(source)
+            # What we are about to append may yet land behind a line of another program: the cursor stays before it.
+            # Asked first: a line that comes while we read moves what is still to be appended.
+            settled = self.view.size_on_disk(source.path)
             entries = list(self._entries(source, cursor, cursor.offset))
             here = taken.intersection(entry.message.id for entry in entries if entry.message is not None)
             if here:
-                self._cursors[source.label] = self._advanced(source, cursor, entries, here)
+                self._cursors[source.label] = self._advanced(source, cursor, entries, here, settled)
         self._save()
         for number in sorted(taken):
             receipt: dict[str, Any] = {"id": number, "delivered_at": self.now.isoformat(), "turn": turn_seq}
@@ -196,14 +199,15 @@ class Inbox:
     def append(self, message: Message) -> None:
         self.view.append(self.home.inbox(self.name), line_bytes(_line_of(message)))
 
-    def _advanced(self, source: Source, cursor: Cursor, entries: list[Entry], taken: set[int]) -> Cursor:
+    def _advanced(self, source: Source, cursor: Cursor, entries: list[Entry], taken: set[int], settled: int) -> Cursor:
         done = {*cursor.done, *taken}
+        before = self._delivered_ids() if cursor.epoch else set()
         passed = set(cursor.passed)
         offset = cursor.offset
         for entry in entries:
-            if entry.message is None and entry.offset not in passed:
+            if entry.end > settled or (entry.message is None and entry.offset not in passed):
                 break
-            if entry.message is not None and entry.message.id not in done:
+            if entry.message is not None and entry.message.id not in done and entry.message.id not in before:
                 break
             offset = entry.end
             passed.discard(entry.offset)

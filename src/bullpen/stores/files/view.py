@@ -259,6 +259,10 @@ class View:
     def size(self, path: str) -> int:
         return self._disk_size(path) + len(self._appended(path))
 
+    def size_on_disk(self, path: str) -> int:
+        """Without the appends that are still to be made."""
+        return self._disk_size(path)
+
     def slice(self, path: str, start: int, end: int | None = None) -> bytes:
         """The bytes of a log, as if all appends had been made."""
         size = self._disk_size(path)
