@@ -10,8 +10,9 @@ import pytest
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberKind, MemberStatus
-from bullpen.domain.task import TaskChanges, TaskStatus
+from bullpen.domain.task import Task, TaskChanges, TaskStatus
 from bullpen.errors import AlreadyClaimed, Conflict, NotFound, StoreUnavailable
+from bullpen.stores.files.reconcile import _Pass
 from tests.unit.stores.files_board import (
     content_of,
     default_team,
@@ -205,6 +206,28 @@ async def test_a_link_that_leads_to_itself_is_told_once_and_stops_no_other_task(
             assert [event.data["file"] for event in told] == ["task_2.json"]
             with pytest.raises(NotFound):
                 await store.get_task(team, 2)
+
+
+async def test_a_file_that_is_emptied_to_be_written_anew_while_it_is_taken_up_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = put_task(tmp_path, 1)
+    settle = _Pass.settle
+
+    def settle_late(found: _Pass) -> list[Task]:
+        task.write_text("")
+        return settle(found)
+
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(_Pass, "settle", settle_late)
+            await store.create_task(user_of(team), "ours")
+        put_task(tmp_path, 1, subject="anew", status="completed")
+    async with files(tmp_path) as store:
+        await store.create_task(user_of(team), "another", blocked_by=[1])
+        assert [task.subject for task in await store.list_tasks(team)] == ["anew", "ours", "another"]
+        assert (await store.get_task(team, 3)).open_blockers == 0
 
 
 async def test_a_torn_file_that_is_whole_again_is_taken_up(tmp_path: Path) -> None:

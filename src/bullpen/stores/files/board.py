@@ -66,7 +66,11 @@ class Board:
 
     def find(self, number: int) -> Task | None:
         raw = self.raw(number)
-        return None if raw is None else self._task(number, raw, self.waiting(number, raw))
+        return None if raw is None else self.task_in(number, raw)
+
+    def task_in(self, number: int, raw: Raw) -> Task:
+        """What was read of its file, which may be another by now."""
+        return self._task(number, raw, self.waiting(number, raw))
 
     def _task(self, number: int, raw: Raw, waiting: tuple[int, ...]) -> Task:
         written = self._view.stat(self._home.task(number))

@@ -206,8 +206,8 @@ class _Pass:
         return self.board.find(number)
 
     def _tell(self, number: int, raw: Raw) -> None:
-        task = self.board.find(number)
-        assert task is not None
+        # Not read again: whoever writes in place may have emptied it just now.
+        task = self.board.task_in(number, raw)
         # One that carries a `rev` was ours before somebody changed it.
         is_new = number not in self.known and "rev" not in raw
         kind = EventKind.TASK_CREATED if is_new else _TOLD_AS[status_of(raw.get("status")) or TaskStatus.PENDING]
