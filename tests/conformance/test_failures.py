@@ -264,6 +264,19 @@ async def test_a_directory_is_no_database(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_a_directory_whose_name_is_not_utf8_holds_files_and_for_sqlite_is_told(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    async with opened(_url("files", odd)) as store:
+        team, user = await create_team(store)
+        member = await join(store, team.id, "ana")
+        async with store.listen_member(member.ref) as bell:
+            await store.send(user, "ana", "hello")
+            assert await bell.wait(BOUND_SECONDS)
+    with pytest.raises(UsageError, match="not UTF-8"):
+        async with opened(_url("sqlite-file", odd)) as store:
+            await create_team(store)
+
+
 async def test_a_file_is_no_directory(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("mine")

@@ -163,7 +163,7 @@ class DatagramDoorbell:
     def __init__(self, board: BellBoard, identity: str) -> None:
         """`identity` names the store: the same for every process that opened it."""
         self._board = board
-        self._directory = make_runtime_directory() / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._directory = make_runtime_directory() / hashlib.sha256(os.fsencode(identity)).hexdigest()[:16]
         self._directory_name = str(self._directory)
         self._own: set[str] = set()
         """Our own sockets: whoever rings here has rung the board already."""

@@ -20,7 +20,7 @@ import apsw
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.sql.migration import check_version, is_behind
@@ -50,7 +50,7 @@ class SqliteStore(VerbStore):
         """`path` None: in memory, for this object alone."""
         super().__init__(url, clock, **settings)
         self._patience_seconds = patience_seconds
-        self._path = None if path is None else path.absolute()
+        self._path = None if path is None else _in_utf8(path.absolute())
         self._gate: Gate | NoGate = NoGate() if self._path is None else Gate(_beside(self._path, ".gate"))
         self._bell: NoDoorbell | DatagramDoorbell = (
             NoDoorbell() if self._path is None else DatagramDoorbell(self._board, str(self._path.resolve()))
@@ -226,6 +226,17 @@ class SqliteStore(VerbStore):
 
 async def _nothing(tx: Transaction) -> None:
     """Who writes has migrated before."""
+
+
+def _in_utf8(path: Path) -> Path:
+    """SQLite takes no other name, though a file system may."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"SQLite opens no path that is not UTF-8, as {str(path)!r}: choose another, or files:DIR"
+        ) from None
+    return path
 
 
 def _beside(path: Path, suffix: str) -> Path:
