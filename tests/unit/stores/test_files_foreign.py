@@ -194,18 +194,21 @@ async def test_a_file_that_is_no_task_is_told_once_left_alone_and_holds_its_depe
     assert torn.read_bytes() == kept
 
 
-async def test_a_link_that_leads_to_itself_is_told_once_and_stops_no_other_task(tmp_path: Path) -> None:
-    put_task(tmp_path, 1)
-    (tmp_path / ".tasks/task_2.json").symlink_to("task_2.json")
+@pytest.mark.parametrize(("link", "task"), [(2, 1), (1, 2)])
+async def test_a_link_that_leads_to_itself_is_told_once_and_stops_no_other_task(
+    tmp_path: Path, link: int, task: int
+) -> None:
+    put_task(tmp_path, task)
+    (tmp_path / f".tasks/task_{link}.json").symlink_to(f"task_{link}.json")
     for _ in range(2):
         async with files(tmp_path) as store:
             team = await default_team(store)
             await store.create_task(user_of(team), "ours")
-            assert [task.id for task in await store.list_tasks(team)][:2] == [1, 3]
+            assert [found.id for found in await store.list_tasks(team)][:2] == [task, 3]
             told = await events_of(store, team, EventKind.TASK_QUARANTINED)
-            assert [event.data["file"] for event in told] == ["task_2.json"]
+            assert [event.data["file"] for event in told] == [f"task_{link}.json"]
             with pytest.raises(NotFound):
-                await store.get_task(team, 2)
+                await store.get_task(team, link)
 
 
 async def test_a_file_that_is_emptied_to_be_written_anew_while_it_is_taken_up_stops_nobody(

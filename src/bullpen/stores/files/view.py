@@ -232,6 +232,10 @@ class View:
             return None if base is None else os.stat(base)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return None
 
     def names(self, directory: str) -> list[str]:
         base = self._base(directory)
