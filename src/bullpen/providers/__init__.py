@@ -85,11 +85,16 @@ def open_provider(
 
 def preload(model: str) -> None:
     """Import what the first reply of this model needs. It takes seconds: best before anybody waits for it."""
-    if model.partition(":")[0] not in ("scripted", "replay"):
+    prefix, _, name = model.partition(":")
+    if prefix == "record":
+        preload(name.partition(":")[2])
+    elif prefix not in ("scripted", "replay"):
         # What is missing is told by the first reply.
         with suppress(ImportError):
             import_module("bullpen.providers.wire.line")
             import_module("bullpen.providers.wire.price")
+            if prefix in ("anthropic", "openai"):
+                import_module(f"bullpen.providers.wire.{prefix}_client")
 
 
 def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:
@@ -113,6 +118,10 @@ def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:
             raise UsageError(f"there is no key for {model}: {account.how_to_set}; `bullpen demo` needs none")
         if find_spec("pydantic_ai") is None:
             raise UsageError(INSTALL)
+        if prefix not in ("anthropic", "openai", "openai-chat"):
+            from bullpen.providers.wire.client import check_prefix
+
+            check_prefix(prefix)
 
 
 def _how_to_name(model: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import bullpen
 from bullpen.errors import UsageError
-from bullpen.providers import default_model, open_provider
+from bullpen.providers import check_model, default_model, open_provider
 from bullpen.providers.account import Account
 from bullpen.providers.limits import limits_of
 from bullpen.providers.recording import RecordingProvider
@@ -74,6 +74,13 @@ async def test_a_missing_package_says_what_to_install(monkeypatch: pytest.Monkey
 def test_a_name_that_is_no_model_says_how_to_name_one(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match=hint):
         open_provider(name, environ={})
+
+
+def test_a_provider_that_nobody_knows_is_told_before_anything_begins() -> None:
+    for name in ("nope:foo", "record:run.jsonl:nope:foo"):
+        with pytest.raises(UsageError, match="there is no provider 'nope': name a model PROVIDER:NAME"):
+            check_model(name, {})
+    check_model("deepseek:some-model", {"DEEPSEEK_API_KEY": "k"})
 
 
 def test_what_is_recorded_is_the_model_behind(tmp_path: Path) -> None:

@@ -11,10 +11,24 @@ from typing import Any
 
 import httpx2
 from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import infer_provider_class
 
+from bullpen.errors import UsageError
 from bullpen.providers.account import Account
 
 CONNECT_TIMEOUT_SECONDS = 10.0
+
+
+def check_prefix(prefix: str) -> None:
+    """UsageError for a provider that nobody knows, or whose package is not there."""
+    try:
+        infer_provider_class(prefix)
+    except ImportError as error:
+        raise UsageError(f"{prefix}: needs another package: {error}") from error
+    except ValueError:
+        raise UsageError(
+            f"there is no provider {prefix!r}: name a model PROVIDER:NAME, such as anthropic:NAME or openai:NAME"
+        ) from None
 
 
 def open_model(model: str, account: Account, *, timeout_seconds: float) -> Model:
