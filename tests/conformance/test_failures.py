@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -255,6 +256,26 @@ async def test_a_read_only_directory_is_told_and_written_again_when_it_can_be(di
 
 
 # -- what is not a store ------------------------------------------------------------------------------
+
+
+async def test_nothing_is_written_into_a_store_that_was_removed_while_it_was_open(
+    disk_store_url: str, tmp_path: Path
+) -> None:
+    """As by `git clean -fdx`: what is accepted is in the store that is there, where others find it."""
+    async with opened(disk_store_url) as store:
+        team, user = await create_team(store)
+        await store.create_task(user, "gone")
+        assert len(await store.list_tasks(team.id)) == 1
+        shutil.rmtree(tmp_path / "store")
+        async with opened(disk_store_url) as other:
+            await create_team(other)
+            await other.create_task(user, "new")
+            with suppress(StoreUnavailable):
+                await store.create_task(user, "refused, or written")
+            await store.create_task(user, "written")
+            found = await other.list_tasks(team.id)
+            assert [task.subject for task in (found[0], found[-1])] == ["new", "written"]
+            assert await store.list_tasks(team.id) == found
 
 
 async def test_a_directory_is_no_database(tmp_path: Path) -> None:

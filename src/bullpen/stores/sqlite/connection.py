@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,18 @@ def connect(path: Path | None, *, must_exist: bool = False) -> apsw.Connection:
         connection.pragma("foreign_keys", True)
         connection.pragma("journal_size_limit", 16_000_000)
     return connection
+
+
+NO_FILE = (0, 0)
+
+
+def file_at(path: Path | None) -> tuple[int, int]:
+    """Which file lies there now; while one is open, no other can be the same."""
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        found = None
+    return NO_FILE if found is None else (found.st_dev, found.st_ino)
 
 
 def stored_version(connection: apsw.Connection) -> Version | None:

@@ -14,12 +14,14 @@ from pathlib import Path
 
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.directory import make_store_directory
+from bullpen.stores.sqlite.connection import NO_FILE, file_at
 
 
 class Gate:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
+        self._file = NO_FILE
         self._name = b"%-10d\n" % os.getpid()
 
     def enter(self) -> None:
@@ -37,6 +39,10 @@ class Gate:
             return False
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be locked: {error.strerror}") from error
+        if file_at(self._path) != self._file:
+            # The directory was removed, and perhaps made anew: this lock excludes nobody.
+            self.close()
+            return self._lock(how)
         # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
         try:
             if os.pread(descriptor, len(self._name), 0) != self._name:
@@ -70,6 +76,7 @@ class Gate:
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 raise StoreUnavailable(f"cannot write in {self._path.parent}: {error.strerror}") from error
+            self._file = file_at(self._path)
         return self._descriptor
 
 

@@ -24,7 +24,15 @@ from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.sql.migration import check_version, is_behind
-from bullpen.stores.sqlite.connection import connect, in_our_words, migrate, stored_version, translated
+from bullpen.stores.sqlite.connection import (
+    NO_FILE,
+    connect,
+    file_at,
+    in_our_words,
+    migrate,
+    stored_version,
+    translated,
+)
 from bullpen.stores.sqlite.gate import Gate, NoGate
 from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, Transaction, drive
@@ -57,7 +65,9 @@ class SqliteStore(VerbStore):
         )
         self._lives = LifeLocks(None if self._path is None else _beside(self._path, ".workers"))
         self._write_cursor: apsw.Cursor | None = None
+        self._write_file = NO_FILE
         self._read_cursor: apsw.Cursor | None = None
+        self._read_file = NO_FILE
         self._data_version = -1
         self._pace = Pace()
         self._reading = threading.Lock()
@@ -150,10 +160,15 @@ class SqliteStore(VerbStore):
         self._bell.send(rings)
 
     def _writing(self) -> apsw.Cursor:
+        if self._write_cursor is not None and file_at(self._path) != self._write_file:
+            # What is written there nobody would ever find.
+            self._write_cursor.connection.close()
+            self._write_cursor = None
+            raise StoreUnavailable(f"{self._path} was removed or replaced while it was open: nothing was changed")
         if self._write_cursor is None:
             connection = connect(self._path)
             migrate(connection)
-            self._write_cursor = connection.cursor()
+            self._write_cursor, self._write_file = connection.cursor(), file_at(self._path)
         return self._write_cursor
 
     # -- reading -------------------------------------------------------------------------
@@ -188,6 +203,9 @@ class SqliteStore(VerbStore):
 
     def _reader(self) -> apsw.Cursor:
         assert self._path is not None
+        if self._read_cursor is not None and file_at(self._path) != self._read_file:
+            self._read_cursor.connection.close()
+            self._read_cursor = None
         if self._read_cursor is None:
             with translated(self._path):
                 connection = connect(self._path, must_exist=True) if self._path.exists() else None
@@ -198,7 +216,7 @@ class SqliteStore(VerbStore):
                     empty = connect(None)
                     migrate(empty)
                     return empty.cursor()
-            self._read_cursor = connection.cursor()
+            self._read_cursor, self._read_file = connection.cursor(), file_at(self._path)
         return self._read_cursor
 
     async def _has_changed(self) -> bool:
