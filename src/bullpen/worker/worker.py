@@ -17,7 +17,7 @@ from bullpen.domain.member import LEAD, USER, Member, MemberRef, MemberStatus, t
 from bullpen.domain.member import Worker as WorkerRecord
 from bullpen.domain.message import MessageType
 from bullpen.domain.text import name_key
-from bullpen.errors import LeaseLost, StoreUnavailable, TeamDeleted, UsageError
+from bullpen.errors import LeaseLost, NotFound, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.maintenance import Maintenance, StandingWatch, UnattendedWatch
 from bullpen.worker.aside import Aside, list_others
 from bullpen.worker.host import LEASE_SECONDS, Host
@@ -306,7 +306,8 @@ class Worker:
         """However long the store is away: a member whose row says that it is hosted here would wait for ever."""
         while True:
             try:
-                with suppress(LeaseLost):
+                # Not there at all: its store was removed, and another made in its place.
+                with suppress(LeaseLost, NotFound):
                     await part(member.ref)
                 return
             except StoreUnavailable:
