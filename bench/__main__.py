@@ -29,12 +29,15 @@ def _write(wanted: Page, ground: Ground, options: Options, stores: list[str]) ->
     began = time.monotonic()
     missing = [store for store in options.stores if store not in stores]
     facts = machine.facts(ground, with_postgres="postgresql" in stores)
+    theft = machine.Theft()
     sections = []
     for name in options.sections_of(wanted):
         section = _SECTIONS[name](ground, options, stores)
         print("\n" + section.text + "\n", flush=True)
         sections.append(section)
-    text = page.render(wanted, facts, sections, missing=missing, plot=PLOT if "claims" in options.only else None)
+    text = page.render(
+        wanted, facts + theft.facts(), sections, missing=missing, plot=PLOT if "claims" in options.only else None
+    )
     if len(sections) < len(wanted.sections) and options.out == OUT:
         print(f"{OUT / wanted.file} stays as it is: only a part of it was measured, see --out")
         return

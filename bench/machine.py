@@ -32,6 +32,19 @@ def facts(ground: Ground, *, with_postgres: bool) -> list[str]:
     return found
 
 
+class Theft:
+    """What the machine's own host gave to others meanwhile: numbers of such a time say little."""
+
+    def __init__(self) -> None:
+        self._before = psutil.cpu_times()
+
+    def facts(self) -> list[str]:
+        now, before = psutil.cpu_times(), self._before
+        stolen = getattr(now, "steal", 0.0) - getattr(before, "steal", 0.0)
+        share = stolen / max(sum(now) - sum(before), 1e-9)
+        return [f"{share:.0%} of the processors' time was taken away by the machine's host"] if share > 0.02 else []
+
+
 def _file_system(ground: Ground) -> str:
     mounts = [part for part in psutil.disk_partitions(all=True) if str(ground.folder).startswith(part.mountpoint)]
     return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "unknown file system"
