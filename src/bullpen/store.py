@@ -470,7 +470,7 @@ class Store(Protocol):
     async def list_submissions(
         self, team_id: int, *, open_only: bool = False, member: str | None = None
     ) -> list[Submission]:
-        """In the order of the queue; of one member alone, at a cost that what others have handed in does not add to."""
+        """In the order of the queue; of one member alone, if it is named."""
         ...
 
     # -- mail ------------------------------------------------------------------
