@@ -220,43 +220,29 @@ def test_a_file_that_is_no_database_is_told(bullpen: Bullpen) -> None:
     assert "notes.db is not a SQLite database" in line
 
 
+def started(bullpen: Bullpen, *command: str) -> subprocess.CompletedProcess[str]:
+    """Any command, where and as `bullpen` would be."""
+    return subprocess.run(
+        command, cwd=bullpen.directory, env=bullpen.environment, capture_output=True, text=True, check=False
+    )
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_what_is_closed_is_neither_read_nor_written(bullpen: Bullpen, closed: str) -> None:
     script = f"exec {COMMAND[0]} task add One {closed}"
-    ran = subprocess.run(
-        ["sh", "-c", script],
-        cwd=bullpen.directory,
-        env=bullpen.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = started(bullpen, "sh", "-c", script)
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False)
     assert [task["subject"] for task in bullpen.read("task", "list")] == ["One"]
 
 
 def test_a_working_directory_that_is_gone_is_told(bullpen: Bullpen) -> None:
     script = f"mkdir gone && cd gone && rmdir ../gone && exec {COMMAND[0]} task list"
-    ran = subprocess.run(
-        ["sh", "-c", script],
-        cwd=bullpen.directory,
-        env=bullpen.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = started(bullpen, "sh", "-c", script)
     assert (ran.returncode, ran.stderr) == (2, "bullpen: the working directory is gone: change into another one\n")
 
 
 def test_python_m_bullpen_is_the_same_command(bullpen: Bullpen) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "bullpen", "task", "add", "One"],
-        cwd=bullpen.directory,
-        env=bullpen.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = started(bullpen, sys.executable, "-m", "bullpen", "task", "add", "One")
     assert (ran.returncode, ran.stdout) == (0, "#1 One\n")
 
 

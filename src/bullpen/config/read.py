@@ -323,9 +323,15 @@ def _instead(section: type, path: Path, key: str) -> str:
     if near:
         return f"; did you mean {dotted((*path, near[0]))}?"
     if section is not Teammate:
-        every = {dotted(one): one[-1] for one in list_keys()}
-        same = [name for name, last in every.items() if last == wanted]
-        near = same or get_close_matches(dotted((*path, wanted)).replace("_", "."), every, n=1, cutoff=0.7)
-        if near:
+        every = [dotted(one) for one in list_keys()]
+        if near := find_near(wanted, dotted((*path, wanted)).replace("_", "."), every):
             return f"; did you mean {' or '.join(near[:3])}?"
     return f"; {f'[{dotted(path)}]' if path else 'the file'} may have {', '.join(describe(section))}"
+
+
+def find_near(last: str, whole: str, names: list[str]) -> list[str]:
+    """The names that end with that part, else the one that is most like the whole."""
+    from difflib import get_close_matches
+
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    return same or get_close_matches(whole, names, n=1, cutoff=0.7)

@@ -13,6 +13,7 @@ from bullpen.cli.views.config import InForce, config_document, draw_config
 from bullpen.config import Settings, find_settings_file, load_settings, write_example
 from bullpen.config.file import FILE
 from bullpen.config.load import environment_name
+from bullpen.config.read import find_near
 from bullpen.errors import Conflict, UsageError
 
 
@@ -46,12 +47,10 @@ def config(
 
 
 def _instead(key: str, settings: Settings) -> str:
-    from difflib import get_close_matches
-
     names = [name for name, _ in settings.values()]
+    sections = dict.fromkeys(name.partition(".")[0] for name in names)
     wanted = key.lower().replace("-", "_")
-    same = [name for name in names if name.rpartition(".")[2] == wanted]
-    near = same or get_close_matches(wanted, {*names, *(name.partition(".")[0] for name in names)}, n=1, cutoff=0.7)
+    near = find_near(wanted, wanted, list(dict.fromkeys([*names, *sections])))
     return f"did you mean {' or '.join(near)}?" if near else "`bullpen config` shows all of them"
 
 

@@ -70,8 +70,7 @@ class Looking:
 
     def _is_over(self, hosts: Hosts) -> bool:
         # From one look: by what the log says since, somebody may have been taken whose host was not seen yet.
-        is_run = hosts.hosting or (hosts.has_wanted and hosts.willing and not self.progress.is_deleted)
-        return not is_run
+        return not hosts.hosting and not (hosts.has_wanted and hosts.willing and not self.progress.is_deleted)
 
     # -- where it is shown ------------------------------------------------------------------------
 
