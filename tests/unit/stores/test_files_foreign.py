@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -194,12 +198,26 @@ async def test_a_file_that_is_no_task_is_told_once_left_alone_and_holds_its_depe
     assert torn.read_bytes() == kept
 
 
+NO_FILES: dict[str, Callable[[Path], None]] = {
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a pipe": os.mkfifo,
+    "an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a socket": lambda path: _bind(path),
+}
+
+
+def _bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(path.parent):
+        listener.bind(path.name)
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
 @pytest.mark.parametrize(("link", "task"), [(2, 1), (1, 2)])
-async def test_a_link_that_leads_to_itself_is_told_once_and_stops_no_other_task(
-    tmp_path: Path, link: int, task: int
+async def test_what_is_no_file_is_told_once_and_stops_no_other_task(
+    tmp_path: Path, link: int, task: int, kind: str
 ) -> None:
     put_task(tmp_path, task)
-    (tmp_path / f".tasks/task_{link}.json").symlink_to(f"task_{link}.json")
+    NO_FILES[kind](tmp_path / f".tasks/task_{link}.json")
     for _ in range(2):
         async with files(tmp_path) as store:
             team = await default_team(store)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import merge
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from bullpen.stores.files.form import parse_object
 from bullpen.stores.files.journal import Changes
@@ -26,8 +27,8 @@ Signature = tuple[int, int, int]
 
 SHARD_SIZE = 1000
 
-# Not ours to read, or a link that leads to itself.
-_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP)
+# Not ours to read, a link that leads to itself, or a socket.
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 
 
 @dataclass(slots=True)
@@ -341,8 +342,8 @@ class View:
         if base is None:
             return None
         try:
-            with open(base, "rb") as file:
-                return file.read()
+            with open(base, "rb", opener=_without_waiting) as file:
+                return file.read() if _is_regular(file) else b""
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
@@ -374,11 +375,23 @@ class View:
         if base is None:
             return b""
         try:
-            with open(base, "rb") as file:
+            with open(base, "rb", opener=_without_waiting) as file:
+                if not _is_regular(file):
+                    return b""
                 file.seek(start)
                 return file.read(end - start)
         except (FileNotFoundError, NotADirectoryError):
             return b""
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe with the name of a file would be waited for until somebody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _is_regular(file: BinaryIO) -> bool:
+    """What is a pipe or a device has no content that ends: it is as good as torn."""
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
 def _signature(found: os.stat_result) -> Signature:
