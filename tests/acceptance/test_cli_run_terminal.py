@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.command import Bullpen
 from tests.acceptance.scripts import WAITS, go, scripted
 from tests.acceptance.tty import CTRL_C, Tty
@@ -141,6 +143,20 @@ def test_ctrl_c_twice_in_a_moment_gives_the_terminal_back(bullpen: Bullpen) -> N
         assert tty.ended() == 130
         assert tty.echoes()
         assert tty.lines[-1] == "bullpen: left at once: `bullpen resume migrate-the-service` goes on"
+
+
+@pytest.mark.parametrize("terminal", ["xterm-256color", "dumb"])
+def test_a_terminal_that_is_closed_lets_the_team_rest_and_resume_finishes_it(bullpen: Bullpen, terminal: str) -> None:
+    scripted(bullpen, TWO_TASKS)
+    with Tty(bullpen, "run", "Migrate the service", TERM=terminal) as tty:
+        tty.until("● ana  analyst  bash until" if terminal != "dumb" else "ana")
+        exit_code = tty.hang_up()
+        go(bullpen)
+        assert exit_code() == 130
+    assert "WorkerLapsed" not in bullpen("events", "migrate-the-service").out, "it left in good order"
+    with Tty(bullpen, "resume", rows=60) as tty:
+        assert tty.ended() == 0
+        assert "migrate-the-service: done" in tty.text
 
 
 def test_a_question_of_the_lead_is_answered_in_the_running_run(bullpen: Bullpen) -> None:

@@ -41,7 +41,8 @@ class Tty:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(BOUND_SECONDS)
-        os.close(self._keyboard)
+        if self._keyboard >= 0:
+            os.close(self._keyboard)
 
     # -- what one does -----------------------------------------------------------------------------
 
@@ -58,6 +59,12 @@ class Tty:
 
     def kill(self) -> None:
         self._process.kill()
+
+    def hang_up(self) -> Callable[[], int]:
+        """Close the window; what waits for the exit code of what ran in it."""
+        os.close(self._keyboard)
+        self._keyboard = -1
+        return lambda: self._process.wait(BOUND_SECONDS)
 
     # -- what one sees -----------------------------------------------------------------------------
 

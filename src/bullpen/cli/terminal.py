@@ -57,6 +57,29 @@ def remember_terminal() -> Callable[[], None]:
     return give_back
 
 
+def remember_screen() -> Callable[[], None]:
+    """What puts nothing in the terminal's place, wherever that is read or written, once it has been closed: else each
+    word to it would be an error, and nobody could leave in good order."""
+    shown = [
+        stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr) if stream is not None and _is_shown(stream)
+    ]
+
+    def take_its_place() -> None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in shown:
+            os.dup2(nothing, descriptor)
+        os.close(nothing)
+
+    return take_its_place
+
+
+def _is_shown(stream: TextIO) -> bool:
+    try:
+        return stream.isatty() and stream.fileno() >= 0
+    except (OSError, ValueError):
+        return False
+
+
 def terminal_of(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Terminal:
     stream = stream or sys.stdout
     is_terminal = stream.isatty()

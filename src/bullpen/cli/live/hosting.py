@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bullpen.cli.call import Call
 from bullpen.cli.live.news import draw_news
-from bullpen.cli.terminal import can_converse, remember_terminal
+from bullpen.cli.terminal import can_converse, remember_screen, remember_terminal
 from bullpen.cli.views.report import draw_report, report_document
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER
@@ -102,11 +102,12 @@ async def told(call: Call, job: Job, progress: Progress, max_minutes: float | No
 
 @contextmanager
 def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
-    """While inside, Ctrl-C or SIGTERM cancels this task; a second one ends the process."""
+    """While inside, Ctrl-C or SIGTERM cancels this task; a second one ends the process. So does a terminal that is
+    closed, however often that is said; who was started with nohup stays."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     is_ending = False
-    give_back, errors = remember_terminal(), sys.stderr
+    give_back, take_its_place, errors = remember_terminal(), remember_screen(), sys.stderr
 
     def end() -> None:
         nonlocal is_ending
@@ -121,11 +122,20 @@ def ending_on_signals(call: Call, team: Team) -> Iterator[None]:
         call.note("resting after the steps under way; Ctrl-C again ends it at once")
         task.cancel()
 
+    def hang_up(*_: object) -> None:
+        # Not in the loop's next turn: whoever prints until then would fail.
+        take_its_place()
+        loop.call_soon_threadsafe(lambda: None if is_ending else end())
+
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
+    before = signal.getsignal(signal.SIGHUP)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
     finally:
+        signal.signal(signal.SIGHUP, before or signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 
