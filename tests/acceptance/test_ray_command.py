@@ -101,12 +101,13 @@ def test_a_run_on_a_cluster_is_told_and_ended_as_any_other(elsewhere: Elsewhere,
         assert not (tmp_path / "poisoned").exists(), "nothing is imported from where agents write"
         assert elsewhere.read("worker", "list") == []
         check_interrupted(elsewhere, cluster)
-        check_next_team(elsewhere, cluster)
+        for number in range(3):
+            check_next_team(elsewhere, cluster, number)
         assert not any(SECRET in text for text in cluster.texts()), "a key stands in no log of Ray"
 
 
-def run(bullpen: Elsewhere, cluster: RayCluster, *words: str) -> Ran:
-    process = bullpen.start(*words, *placed(cluster), ANTHROPIC_API_KEY=SECRET)
+def run(bullpen: Elsewhere, cluster: RayCluster, *words: str, **environment: Any) -> Ran:
+    process = bullpen.start(*words, *placed(cluster), ANTHROPIC_API_KEY=SECRET, **environment)
     out, err = process.communicate(timeout=BOUND_SECONDS)
     return Ran(process.returncode, out.decode(), err.decode())
 
@@ -139,13 +140,15 @@ def check_interrupted(bullpen: Elsewhere, cluster: RayCluster) -> None:
     bullpen("resume", TEAM)
 
 
-def check_next_team(bullpen: Elsewhere, cluster: RayCluster) -> None:
-    """Its lead goes on in another team, and the workers with it."""
-    (bullpen.directory / "script.toml").write_text(NEXT)
-    ran = run(bullpen, cluster, "run", "One, then another", "--team", "former")
+def check_next_team(bullpen: Elsewhere, cluster: RayCluster, number: int) -> None:
+    """Its lead goes on in another team, and the workers with it: also where there may be one alone, so that the next
+    comes when the last has gone, and meanwhile nobody is there but the promise that somebody will be."""
+    (bullpen.directory / "script.toml").write_text(NEXT.replace("latter", f"latter{number}"))
+    alone = {"BULLPEN_RAY__MAX_WORKERS": "1"} if number else {}
+    ran = run(bullpen, cluster, "run", "One, then another", "--team", f"former{number}", **alone)
     assert ran.code == 0, ran.out + ran.err
-    assert "Both are done." in ran.out
-    [task] = bullpen.read("task", "list", "--team", "latter")
+    assert "Both are done." in ran.out, ran.out + ran.err
+    [task] = bullpen.read("task", "list", "--team", f"latter{number}")
     assert (task["status"], task["owner"]) == ("completed", "ana")
 
 

@@ -132,7 +132,7 @@ class RayCrew:
         self._token = secrets.token_hex(4)
         self._actors: dict[int, _Actor] = {}
         self._count = 0
-        self._promise: tuple[int, Host] | None = None
+        self._promise: Host | None = None
         self._too_many_since: float | None = None
         self._not_before = 0.0
         self._said: set[str] = set()
@@ -162,8 +162,8 @@ class RayCrew:
         self._watch(workers)
         need = self._size.need(members, {worker.id: self._actors[number].labels for number, worker in workers.items()})
         await self.promise_room(sum(need.values()) < self._size.max_workers or not self._all_up)
-        self._start_missing(need)
-        self._see_off_surplus(need, workers, members)
+        is_short = not self._start_missing(need)
+        self._see_off_surplus(need, workers, members, at_once=is_short)
 
     async def _follow_lead(self, members: list[Member]) -> None:
         """Where the lead went on in another team, that one is hosted; the workers of the old one leave."""
@@ -173,6 +173,8 @@ class RayCrew:
         successor = await find_successor(self._store, self.team_id)
         if successor is None:
             return
+        # Before anybody is seen off, and before the run looks at that team: whoever is wanted there will be hosted.
+        await self._promise_to(successor.id)
         self.team_id = successor.id
         for actor in self._here():
             self._see_off(actor)
@@ -207,7 +209,8 @@ class RayCrew:
 
     @property
     def _all_up(self) -> bool:
-        return all(actor.was_up for actor in self._actors.values())
+        """Is nobody to come, and nobody on the way out in whose place another one comes?"""
+        return all(actor.was_up and not actor.is_leaving for actor in self._actors.values())
 
     def _here(self) -> list[_Actor]:
         """Those who are to stay."""
@@ -215,25 +218,36 @@ class RayCrew:
 
     async def promise_room(self, is_given: bool) -> None:
         """Registered as a worker that has room, for the team that is hosted now; it takes nobody."""
-        if self._promise is not None and (not is_given or self._promise[0] != self.team_id):
-            (_, host), self._promise = self._promise, None
+        if not is_given:
+            await self._take_back()
+        elif self._promise is None or self._promise.lost.is_set():
+            await self._promise_to(self.team_id)
+
+    async def _promise_to(self, team_id: int) -> None:
+        """At no moment there is none: whoever is wanted just then would be taken for one whom nobody hosts."""
+        labels = (team_label(team_id), runner_label("ray"), RUN_LABEL)
+        slots = self._size.slots * self._size.max_workers
+        host = await Host(self._store, self._lease_seconds, slots=slots, labels=labels).__aenter__()
+        await self._take_back()
+        self._promise = host
+
+    async def _take_back(self) -> None:
+        host, self._promise = self._promise, None
+        if host is not None:
             await host.__aexit__()
-        if self._promise is not None and self._promise[1].lost.is_set():
-            self._promise = None
-        if is_given and self._promise is None:
-            labels = (team_label(self.team_id), runner_label("ray"), RUN_LABEL)
-            slots = self._size.slots * self._size.max_workers
-            host = await Host(self._store, self._lease_seconds, slots=slots, labels=labels).__aenter__()
-            self._promise = (self.team_id, host)
 
     # -- more, and fewer ---------------------------------------------------------------------------------------
 
-    def _start_missing(self, need: Mapping[Labels, int]) -> None:
+    def _start_missing(self, need: Mapping[Labels, int]) -> bool:
+        """False if there are as many as there may be, and somebody is still missing."""
         if self._store.clock.monotonic() < self._not_before:
-            return
+            return True
         for labels, count in need.items():
             for _ in range(count - sum(actor.labels == labels for actor in self._here())):
+                if len(self._actors) >= self._size.max_workers:
+                    return False
                 self._start(labels)
+        return True
 
     def _start(self, labels: Labels) -> None:
         self._count += 1
@@ -260,16 +274,18 @@ class RayCrew:
         return f"ray={self._token}.{number}"
 
     def _see_off_surplus(
-        self, need: Mapping[Labels, int], workers: Mapping[int, Worker], members: list[Member]
+        self, need: Mapping[Labels, int], workers: Mapping[int, Worker], members: list[Member], *, at_once: bool
     ) -> None:
-        """Those with the fewest members, once there have been too many for a while."""
+        """Those with the fewest members, once there have been too many for a while, or at once if others with another
+        label are to come in their place."""
         surplus = self._surplus(need, workers, members)
         now = self._store.clock.monotonic()
         if not surplus:
             self._too_many_since = None
-        elif self._too_many_since is None:
+            return
+        if self._too_many_since is None:
             self._too_many_since = now
-        elif now - self._too_many_since >= self._runner.idle_seconds:
+        if at_once or now - self._too_many_since >= self._runner.idle_seconds:
             for actor in surplus:
                 self._see_off(actor)
 
