@@ -42,7 +42,7 @@ from bullpen.providers.wire.body import SAID
 from bullpen.providers.wire.client import close_model, open_model
 from bullpen.providers.wire.fault import fault_of
 from bullpen.providers.wire.message import called_names, incoming, outgoing
-from bullpen.providers.wire.price import list_price_usd
+from bullpen.providers.wire.price import list_price_usd, reply_price_usd
 from bullpen.providers.wire.said import Said, has_thinking, one, one_for_each_result
 
 MAX_UNSTREAMED_TOKENS = 20_000
@@ -204,7 +204,7 @@ class Line:
 
     def _cost(self, response: ModelResponse, usage: Usage) -> float | None:
         try:
-            return float(response.cost().total_price)
+            return reply_price_usd(response)
         except (LookupError, ValueError, AssertionError):
             # The server calls the model by a name of its own, or says nothing of usage: the name asked for decides.
             return list_price_usd(self._name, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
