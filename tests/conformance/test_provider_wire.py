@@ -670,3 +670,22 @@ async def test_a_conversation_that_grows_is_sent_as_if_it_were_new(
         await shared.reply(ask(*messages[:end]))
         kept, anew = shared.server.heard.pop(), shared.server.heard.pop()
         assert kept.raw == anew.raw
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"), [(None, {}), ("", {}), ({"reason": "tired"}, {"reason": "tired"})], ids=str
+)
+async def test_openai_arguments_that_are_no_text_are_understood(arguments: Any, read: dict[str, Any]) -> None:
+    """As servers of other people's making send them."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "idle", "arguments": arguments}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
+    answer = {"id": "c", "object": "chat.completion", "created": 1700000000, "model": "ours", "choices": [choice]}
+    async with ProtocolServer(lambda heard: "") as server:
+        server.inject(Garbage(body=json.dumps(answer), content_type="application/json"))
+        provider = open_provider(MODELS["openai"], environ=server.environ)
+        reply = await provider.reply(ask("hi"))
+        await provider.close()
+    [part] = reply.message.parts
+    assert isinstance(part, CallPart)
+    assert (part.arguments, part.problem) == (read, None)

@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 import httpx2
-from anthropic import AsyncAnthropic
+from anthropic import AsyncAnthropic, NotGiven, Omit
+from anthropic._models import construct_type
 from anthropic.resources.beta import AsyncBeta, AsyncMessages
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.profiles.anthropic import AnthropicModelProfile
@@ -15,6 +16,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from bullpen.errors import Unauthorised
 from bullpen.providers.account import Account
 from bullpen.providers.wire.body import as_bytes, encoded
+from bullpen.providers.wire.carried import Carried
 
 
 def open_anthropic(name: str, account: Account, timeout: httpx2.Timeout) -> AnthropicModel:
@@ -34,7 +36,10 @@ def _client(account: Account, timeout: httpx2.Timeout) -> AsyncAnthropic:
     return _PrefixFirst(api_key=account.key, base_url=account.base_url, timeout=timeout, max_retries=0)
 
 
-class _PrefixFirst(AsyncAnthropic):
+class _PrefixFirst(Carried, AsyncAnthropic):
+    unset = (NotGiven, Omit)
+    construct = staticmethod(construct_type)
+
     @cached_property
     def beta(self) -> AsyncBeta:
         return _Beta(self)

@@ -32,9 +32,10 @@ def encoded(extra_body: Any, messages: list[dict[str, Any]], tools: Any) -> dict
     return body
 
 
-def as_bytes(options: Any) -> Any:
-    """The request's body in our order; what is bytes there is JSON already."""
+def as_bytes(options: Any, unset: tuple[type, ...] = ()) -> Any:
+    """The request's body in our order; what is bytes there is JSON already. A value of these types is none."""
     body = {**(options.json_data or {}), **(options.extra_json or {})}
+    body = {name: value for name, value in body.items() if not isinstance(value, unset)}
     if body:
         fields = [
             encode(name) + b":" + (value if isinstance(value, bytes) else encode(value))

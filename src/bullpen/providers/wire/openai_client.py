@@ -3,11 +3,13 @@ request as we want it."""
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import Any
 
 import httpx2
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, NotGiven, Omit
+from openai._models import construct_type
 from openai.resources.chat import AsyncChat, AsyncCompletions
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -16,6 +18,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from bullpen.errors import Unauthorised
 from bullpen.providers.account import Account
 from bullpen.providers.wire.body import as_bytes, encoded
+from bullpen.providers.wire.carried import Carried
 
 # What compatible servers call what they thought.
 _THOUGHTS = ("reasoning", "reasoning_content")
@@ -37,7 +40,13 @@ def _client(account: Account, timeout: httpx2.Timeout) -> AsyncOpenAI:
     return _AsMade(api_key=account.key or "no-key", base_url=account.base_url, timeout=timeout, max_retries=0)
 
 
-class _AsMade(AsyncOpenAI):
+class _AsMade(Carried, AsyncOpenAI):
+    unset = (NotGiven, Omit)
+
+    @staticmethod
+    def construct(*, type_: Any, value: dict[str, Any]) -> Any:
+        return construct_type(type_=type_, value=_as_text(value))
+
     @cached_property
     def chat(self) -> AsyncChat:
         return _Chat(self)
@@ -56,6 +65,17 @@ class _Completions(AsyncCompletions):
     async def create(self, *, messages: Any, tools: Any = (), extra_body: Any = None, **rest: Any) -> Any:
         create: Any = super().create
         return await create(messages=(), extra_body=encoded(extra_body, _alike(messages), tools), **rest)
+
+
+def _as_text(answer: dict[str, Any]) -> dict[str, Any]:
+    """Some servers answer with arguments that are an object, or nothing, where the protocol has a text."""
+    for choice in answer.get("choices") or ():
+        for call in (choice.get("message") or {}).get("tool_calls") or ():
+            function = call.get("function") or {}
+            arguments = function.get("arguments")
+            if arguments is None or isinstance(arguments, dict):
+                function["arguments"] = json.dumps(arguments or {})
+    return answer
 
 
 def _alike(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
