@@ -27,8 +27,8 @@ To add a store, implement `stores.transaction.Transaction` and a subclass of
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, Self
 
 from bullpen.clock import Clock
@@ -57,6 +57,11 @@ class Bell(Protocol):
 
         It may ring for nothing; it never stays silent when there is something.
         """
+        ...
+
+    def call(self, listener: Callable[[], None]) -> AbstractContextManager[None]:
+        """While inside, `listener` is called in this loop when it rings, and at once if it has rung since the last
+        `clear`: for one who is busy, and would have to start a task only to wait. One listener at a time."""
         ...
 
 

@@ -512,3 +512,25 @@ async def test_a_lost_ring_costs_one_interval_of_the_safety_net(store_url: str, 
         await board.task(role="nobody")
         async with store.listen_events(team.id) as bell:
             assert await bell.wait(BOUND_SECONDS)
+
+
+# -- a listener ----------------------------------------------------------------------------
+
+
+async def test_who_is_busy_is_called_when_it_rings_and_at_once_if_it_has_rung(board: Board) -> None:
+    ana = await board.idle_teammate("ana")
+    async with board.store.listen_member(ana) as bell:
+        bell.clear()
+        called = asyncio.Event()
+        with bell.call(called.set):
+            assert not called.is_set()
+            await board.store.send(board.user, "ana", "hello")
+            await asyncio.wait_for(called.wait(), BOUND_SECONDS)
+        called.clear()
+        with bell.call(called.set):
+            assert called.is_set(), "it has rung, and nobody has looked since"
+        bell.clear()
+        called.clear()
+        await board.store.send(board.user, "ana", "hello again")
+        assert await bell.wait(BOUND_SECONDS)
+        assert not called.is_set(), "nobody is called who has gone"

@@ -27,7 +27,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -48,6 +48,7 @@ class EventBell:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
+        self._listener: Callable[[], None] | None = None
 
     def clear(self) -> None:
         self._event.clear()
@@ -58,11 +59,16 @@ class EventBell:
         except RuntimeError:
             running = None
         if running is self._loop:
-            self._event.set()
+            self._ring_here()
         else:
             # The loop may have been closed by now; then nobody waits.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._event.set)
+                self._loop.call_soon_threadsafe(self._ring_here)
+
+    def _ring_here(self) -> None:
+        self._event.set()
+        if self._listener is not None:
+            self._listener()
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
         try:
@@ -71,6 +77,17 @@ class EventBell:
         except TimeoutError:
             return False
         return True
+
+    @contextmanager
+    def call(self, listener: Callable[[], None]) -> Iterator[None]:
+        assert self._listener is None
+        self._listener = listener
+        try:
+            if self._event.is_set():
+                listener()
+            yield
+        finally:
+            self._listener = None
 
 
 def topic_of(ring: Ring) -> Hashable:
