@@ -97,6 +97,9 @@ async def _run_batch(agent: Agent, batch: Sequence[Ready[ToolCall]]) -> bool:
 
 
 async def _run_together(agent: Agent, batch: Sequence[Ready[ToolCall]]) -> None:
+    if len(batch) == 1:
+        await _run(agent, *batch[0])
+        return
     try:
         async with asyncio.TaskGroup() as group:
             for call, prepared in batch:

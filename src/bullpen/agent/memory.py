@@ -57,6 +57,10 @@ def learned_limits(limits: ModelLimits, refused_tokens: int) -> ModelLimits:
     return replace(limits, window_tokens=min(limits.window_tokens, window))
 
 
+_COUNTED_AT = (TurnKind.ASSISTANT, TurnKind.COMPACTION, TurnKind.PRUNING)
+"""Turns after which the size of the context is known, or is another one."""
+
+
 def prune_batch_characters(limits: ModelLimits) -> int:
     return int(compaction_limit(limits) * CHARACTERS_PER_TOKEN * PRUNE_SHARE)
 
@@ -70,13 +74,13 @@ def context_tokens(turns: Sequence[Turn]) -> int:
 
     The count is of a context that a later compaction or pruning made smaller: then it is estimated anew.
     """
-    latest = next((turn for turn in reversed(turns) if turn.kind == TurnKind.ASSISTANT), None)
-    shrunk = max((turn.seq for turn in turns if turn.kind in (TurnKind.COMPACTION, TurnKind.PRUNING)), default=0)
-    counted = 0 if latest is None else int(latest.content.get("usage", {}).get("input_tokens", 0))
-    if latest is None or not counted or shrunk > latest.seq:
+    # Looked for from the end, which is near: a transcript may have thousands of turns.
+    place = next((n for n in range(len(turns) - 1, -1, -1) if turns[n].kind in _COUNTED_AT), None)
+    newest = None if place is None else turns[place]
+    if newest is None or newest.kind != TurnKind.ASSISTANT:
         return estimate_tokens(build_context(turns))
-    since = estimate_tokens(build_context([turn for turn in turns if turn.seq >= latest.seq]))
-    return counted + since
+    counted = int(newest.content.get("usage", {}).get("input_tokens", 0))
+    return counted + estimate_tokens(build_context(turns[place:] if counted else turns))
 
 
 # -- pruning -----------------------------------------------------------------------------

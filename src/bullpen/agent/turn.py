@@ -161,14 +161,15 @@ def _changes_files(agent: Agent, name: str) -> bool:
 
 async def _finished(agent: Agent) -> Ending | None:
     """Nothing new has come since its last reply, and that called nothing."""
-    shown = [turn for turn in agent.turns if turn.kind not in (TurnKind.COMPACTION, TurnKind.PRUNING)]
-    if not shown or shown[-1].kind != TurnKind.ASSISTANT:
+    shown = (turn for turn in reversed(agent.turns) if turn.kind not in (TurnKind.COMPACTION, TurnKind.PRUNING))
+    newest = next(shown, None)
+    if newest is None or newest.kind != TurnKind.ASSISTANT:
         return None
-    text = _text_of(shown[-1])
-    match shown[-1].content.get("stop_reason"):
+    text = _text_of(newest)
+    match newest.content.get("stop_reason"):
         case StopReason.REFUSAL:
             return Ending(why="error", text=f"the model refused to answer: {text or '(no words)'}")
-        case StopReason.MAX_OUTPUT if not _is_cut_in_vain(shown):
+        case StopReason.MAX_OUTPUT if not _is_cut_in_vain(agent.turns):
             await agent.tell(CUT_REPLY)
             return None
         case StopReason.MAX_OUTPUT:
@@ -177,9 +178,9 @@ async def _finished(agent: Agent) -> Ending | None:
             return Ending(why="no_tool_use", text=text or "(the model replied with nothing)")
 
 
-def _is_cut_in_vain(shown: Sequence[Turn]) -> bool:
+def _is_cut_in_vain(turns: Sequence[Turn]) -> bool:
     """A model that only thinks until its limit is asked to go on, but not for ever."""
-    replies = [turn for turn in reversed(shown) if turn.kind == TurnKind.ASSISTANT][:CUTS_IN_VAIN]
+    replies = [turn for turn in reversed(turns) if turn.kind == TurnKind.ASSISTANT][:CUTS_IN_VAIN]
     cut = [turn for turn in replies if turn.content.get("stop_reason") == StopReason.MAX_OUTPUT and not _text_of(turn)]
     return len(cut) == CUTS_IN_VAIN
 
