@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bullpen.errors import ToolError
-from bullpen.sandboxes.paths import is_hidden, secret_places
+from bullpen.sandboxes.paths import is_hidden, secret_places, with_real
 from bullpen.tool import ToolContext
 
 MAX_BYTES = 64_000_000
+SMALL_BYTES = 100_000
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe would be waited for otherwise.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -45,8 +46,8 @@ class Fence:
     def __init__(self, context: ToolContext) -> None:
         self.root = context.workspace.resolve()
         hidden = (*secret_places(), *map(Path, context.settings.get("hidden_paths", ())))
-        inside = {real for path in hidden for real in (path, path.resolve()) if real.is_relative_to(self.root)}
-        self.hidden = tuple(sorted(inside - {self.root}))
+        below = os.path.join(self.root, "")
+        self.hidden = tuple(sorted(Path(path) for path in with_real(hidden) if path.startswith(below)))
         self._readable = tuple(Path(path).resolve() for path in context.settings.get("readable_paths", ()))
 
     def to_read(self, path: str) -> Place:
@@ -112,6 +113,15 @@ def parent_of(place: Place, *, make: bool = False) -> Iterator[int]:
         yield directory
     finally:
         os.close(directory)
+
+
+def is_small(place: Place) -> bool:
+    """A file that is read in no time, if it is one."""
+    try:
+        found = os.lstat(place.path)
+    except OSError:
+        return True
+    return not stat.S_ISREG(found.st_mode) or found.st_size <= SMALL_BYTES
 
 
 def read_bytes(place: Place) -> tuple[bytes, os.stat_result]:
