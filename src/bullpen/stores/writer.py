@@ -43,8 +43,9 @@ TURN_SECONDS = 0.002
 class Pace:
     """Says when the loop is due for a turn before a verb that could run at once.
 
-    A turn costs a tenth of a verb. So a task that calls verb after verb, and is the only one, gives it one every
-    `TURN_SECONDS`; whoever else comes begins with one, so that all who want to write just now gather.
+    A turn costs a tenth of a verb, and mixes what several tasks do, so that all are done at the end instead of one
+    after the other. So a task is given `TURN_SECONDS` for its verbs; another one comes only after a turn of the loop.
+    Whoever finds somebody waiting for that turn waits, too, and all of them are committed in one group.
     """
 
     def __init__(self) -> None:
@@ -52,12 +53,13 @@ class Pace:
         self._until = 0.0
 
     def is_due(self) -> bool:
-        # By its id, which keeps nothing alive; another task that gets the same one merely begins without a turn.
+        # By its id, which keeps nothing alive; another task that gets the same one merely has what is left of its time.
         task, now = id(asyncio.current_task()), time.monotonic()
         if task == self._last_task and now < self._until:
             return False
+        is_due = task == self._last_task
         self._last_task, self._until = task, now + TURN_SECONDS
-        return True
+        return is_due
 
 
 class Job(Generic[T]):

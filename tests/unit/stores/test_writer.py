@@ -168,13 +168,31 @@ async def test_while_another_process_is_inside_the_loop_goes_on(monkeypatch: pyt
 async def test_a_caller_cancelled_before_its_verb_began_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
     async with open_desk() as desk:
+        desk.door.enter()
         gone = asyncio.create_task(desk.run())
         await asyncio.sleep(0)
         gone.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gone
+        desk.door.leave()
         await desk.run()
         assert sum(desk.groups) == 2, "the first and the last"
+
+
+async def test_who_comes_alone_runs_at_once_and_who_goes_on_for_long_lets_the_others_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(writer_module, "TURN_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        run = partial(desk.writer.run, lambda job: None, patience_seconds=PATIENCE_SECONDS)
+        others: list[str] = []
+        asyncio.get_running_loop().call_soon(others.append, "had a turn")
+        await run()
+        assert others == [], "a turn of the loop costs more than it brings"
+        desk.writer._pace._until = 0.0
+        await run()
+        assert others == ["had a turn"]
 
 
 async def test_rings_go_out_before_the_answer_wherever_the_verb_ran(monkeypatch: pytest.MonkeyPatch) -> None:
