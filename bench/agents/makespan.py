@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from bench.agents.bare import play_bare
 from bench.agents.model import goal_of
 from bench.agents.schedule import (
-    TRIALS,
     UNEVENNESS,
     Job,
+    anomaly,
     chains,
     list_schedule,
     steady_board,
-    uneven_schedule,
 )
 from bench.agents.stage import Stage, stage, troupe
 from bench.crew import Child, Crew
@@ -79,9 +78,9 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
     section.say(
         f"""It is the first random board of which both is true: that schedule is proved to be the best, and does not
         live on turns of exactly one length. On most boards it does: somebody becomes free in the very moment in which
-        the urgent task becomes ready, and with turns that differ by {UNEVENNESS:.1%} it takes another one. Here, such
-        turns alone make it {uneven_schedule(jobs, teammates) / best:.3f} times as long, in the middle of {TRIALS}
-        simulated trials. *Bare* is the same board played just before by {teammates} coroutines that only ask, with one
+        the urgent task becomes ready, and with turns that differ by up to {UNEVENNESS:.0%} it takes another one. Here,
+        such turns cost {anomaly(jobs, teammates):.3f} times their own length in nine of ten simulated trials. *Bare*
+        is the same board played just before by {teammates} coroutines that only ask, with one
         short request a turn: how far this machine, in the state in which it was, comes to the computed schedule
         without any of ours."""
     )
