@@ -93,8 +93,8 @@ class MeteredProvider:
         self.asked.append(replace(asked, cpu_after=time.process_time(), ended=time.monotonic()))
         return reply
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        return self._provider.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return await self._provider.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
 
     async def close(self) -> None:
         await self._provider.close()

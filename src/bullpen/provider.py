@@ -57,8 +57,9 @@ class Provider(Protocol):
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply: ...
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """What such a request would cost at most: its list price without a cache; None if no price is known."""
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        """What such a request would cost at most: its list price without a cache; None if no price is known. The first
+        time it may take as long to get ready as `reply`, and fail like that."""
         ...
 
     async def close(self) -> None: ...

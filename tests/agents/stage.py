@@ -67,8 +67,8 @@ class Recorder:
             await hold.pass_by()
         return await self.script.reply(request, on_text=on_text)
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        return self.script.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return await self.script.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
 
     async def close(self) -> None:
         pass

@@ -252,7 +252,7 @@ class Unpriced(Recorder):
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply:
         return replace(await super().reply(request, on_text=on_text), cost_usd=None)
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
         return None
 
 

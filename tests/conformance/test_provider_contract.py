@@ -50,8 +50,10 @@ class AgainFromTheRecord:
         await self._recording.reply(request)
         return await ReplayProvider(self._path).reply(request, on_text=on_text)
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        return ReplayProvider(self._path).estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return await ReplayProvider(self._path).estimate_cost_usd(
+            input_tokens=input_tokens, output_tokens=output_tokens
+        )
 
     async def close(self) -> None:
         await self._recording.close()
@@ -217,7 +219,7 @@ async def test_a_provider_says_what_it_is(open_with: Open) -> None:
     assert provider.key_id
     assert KEY not in provider.key_id
     assert provider.limits.window_tokens > provider.limits.max_output_tokens >= 8_000
-    estimate = provider.estimate_cost_usd(input_tokens=1000, output_tokens=1000)
+    estimate = await provider.estimate_cost_usd(input_tokens=1000, output_tokens=1000)
     assert estimate is None or estimate >= 0
 
 

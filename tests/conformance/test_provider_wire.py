@@ -306,7 +306,7 @@ async def test_a_cached_token_costs_less(wire: Wire) -> None:
     assert dear is not None
     assert cheap is not None
     assert 0 < cheap < dear
-    assert wire.provider.estimate_cost_usd(input_tokens=1_000_000, output_tokens=1000) == pytest.approx(dear)
+    assert await wire.provider.estimate_cost_usd(input_tokens=1_000_000, output_tokens=1000) == pytest.approx(dear)
 
 
 async def test_a_server_that_does_not_count_is_not_free(wire: Wire) -> None:
@@ -320,7 +320,7 @@ async def test_a_model_without_a_price_costs_none() -> None:
         for model in ("anthropic:our-own", "openai:our-own"):
             provider = open_provider(model, environ=server.environ)
             assert (await provider.reply(ask("hi"))).cost_usd is None
-            assert provider.estimate_cost_usd(input_tokens=1, output_tokens=1) is None
+            assert await provider.estimate_cost_usd(input_tokens=1, output_tokens=1) is None
             await provider.close()
 
 

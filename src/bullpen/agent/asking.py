@@ -67,7 +67,7 @@ async def ask(
             await _back_off(agent, provider, error, len(failures))
             continue
         return reply, Settlement(
-            reservation_id=reservation.id, usage=reply.usage, cost_usd=_cost(agent, provider, reply)
+            reservation_id=reservation.id, usage=reply.usage, cost_usd=await _cost(agent, provider, reply)
         )
 
 
@@ -113,7 +113,7 @@ async def _back_off(agent: Agent, provider: Provider, error: ProviderError, atte
 
 async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, tokens: int) -> Reservation:
     """Leave to ask, waited for: until others settle, the pause ends, or the budget is raised."""
-    price = find_price_usd(agent, provider, input_tokens=tokens, output_tokens=request.max_output_tokens)
+    price = await find_price_usd(agent, provider, input_tokens=tokens, output_tokens=request.max_output_tokens)
     if price is None:
         await tell_unpriced(agent, provider)
     while True:
@@ -155,9 +155,9 @@ def _estimate(request: ModelRequest) -> int:
     return estimate_tokens(request.messages) + math.ceil(fixed / 4)
 
 
-def _cost(agent: Agent, provider: Provider, reply: Reply) -> float:
+async def _cost(agent: Agent, provider: Provider, reply: Reply) -> float:
     if reply.cost_usd is not None:
         return reply.cost_usd
     usage = reply.usage
-    price = find_price_usd(agent, provider, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    price = await find_price_usd(agent, provider, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
     return price or 0.0

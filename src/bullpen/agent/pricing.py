@@ -13,9 +13,9 @@ from bullpen.provider import Provider
 MILLION = 1_000_000
 
 
-def find_price_usd(agent: Agent, provider: Provider, *, input_tokens: int, output_tokens: int) -> float | None:
+async def find_price_usd(agent: Agent, provider: Provider, *, input_tokens: int, output_tokens: int) -> float | None:
     """None if nobody knows."""
-    listed = provider.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+    listed = await provider.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
     budget = agent.settings.budget
     if listed is not None or budget.input_price_usd is None or budget.output_price_usd is None:
         return listed

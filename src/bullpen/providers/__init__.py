@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,12 +88,11 @@ def preload(model: str) -> None:
     if prefix == "record":
         preload(name.partition(":")[2])
     elif prefix not in ("scripted", "replay"):
+        from bullpen.providers.wire.importing import import_libraries
+
         # What is missing is told by the first reply.
-        with suppress(ImportError):
-            import_module("bullpen.providers.wire.line")
-            import_module("bullpen.providers.wire.price")
-            if prefix in ("anthropic", "openai"):
-                import_module(f"bullpen.providers.wire.{prefix}_client")
+        with suppress(UsageError):
+            import_libraries(prefix)
 
 
 def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:
@@ -109,7 +107,7 @@ def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:
     elif prefix not in ("scripted", "replay"):
         from importlib.util import find_spec
 
-        from bullpen.providers.wire.provider import INSTALL
+        from bullpen.providers.wire.importing import INSTALL, importing
 
         account = Account.of(prefix, os.environ if environ is None else environ)
         # Other providers know better themselves what they want.
@@ -119,9 +117,10 @@ def check_model(model: str, environ: Mapping[str, str] | None = None) -> None:
         if find_spec("pydantic_ai") is None:
             raise UsageError(INSTALL)
         if prefix not in ("anthropic", "openai", "openai-chat"):
-            from bullpen.providers.wire.client import check_prefix
+            with importing():
+                from bullpen.providers.wire.client import check_prefix
 
-            check_prefix(prefix)
+                check_prefix(prefix)
 
 
 def _how_to_name(model: str) -> str:

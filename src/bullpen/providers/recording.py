@@ -66,8 +66,8 @@ class RecordingProvider:
         _append(self._path, json.dumps(storable(line), ensure_ascii=False) + "\n")
         return reply
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        return self._inner.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return await self._inner.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -111,7 +111,7 @@ class ReplayProvider:
             on_text(record.reply.text)
         return record.reply
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
         return 0.0
 
     async def close(self) -> None:

@@ -56,7 +56,29 @@ async def test_a_missing_package_says_what_to_install(monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="pip install --force-reinstall bullpen"):
         await provider.reply(ask("hi"))
     with pytest.raises(UsageError, match="pip install --force-reinstall bullpen"):
-        provider.estimate_cost_usd(input_tokens=1, output_tokens=1)
+        await provider.estimate_cost_usd(input_tokens=1, output_tokens=1)
+
+
+def test_whoever_needs_the_libraries_while_another_thread_imports_them_gets_them_whole() -> None:
+    # Fresh, since they are imported once; the models of two members begin while a worker warms up.
+    code = """
+import asyncio
+from bullpen.providers import open_provider, preload
+
+async def price(model):
+    provider = open_provider(model, environ={"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"})
+    return await provider.estimate_cost_usd(input_tokens=1_000_000, output_tokens=0)
+
+async def main():
+    models = ("anthropic:claude-sonnet-5", "openai:gpt-5.5")
+    warming = [asyncio.to_thread(preload, model) for model in models]
+    prices = [asyncio.to_thread(lambda model=model: asyncio.run(price(model))) for model in models]
+    print([found > 0 for found in (await asyncio.gather(*warming, *prices))[2:]])
+
+asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == "[True, True]", ran.stderr
 
 
 @pytest.mark.parametrize(

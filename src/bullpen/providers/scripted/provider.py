@@ -121,7 +121,10 @@ class ScriptedProvider:
                 on_text(piece)
         return reply
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return self._price_usd(input_tokens, output_tokens)
+
+    def _price_usd(self, input_tokens: int, output_tokens: int) -> float:
         script = self._script
         return (input_tokens * script.input_usd + output_tokens * script.output_usd) / 1_000_000
 
@@ -198,7 +201,7 @@ class ScriptedProvider:
 
     def _reply(self, step: Step, request: ModelRequest, message: AssistantMessage) -> Reply:
         usage = step.usage or self._script.usage or _counted(request, message)
-        cost = self.estimate_cost_usd(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+        cost = self._price_usd(usage.input_tokens, usage.output_tokens)
         return Reply(
             message=message,
             stop_reason=step.stop or (StopReason.TOOL_USE if step.calls else StopReason.END_TURN),

@@ -42,7 +42,7 @@ from bullpen.providers.wire.body import SAID
 from bullpen.providers.wire.client import close_model, open_model
 from bullpen.providers.wire.fault import fault_of
 from bullpen.providers.wire.message import called_names, incoming, outgoing
-from bullpen.providers.wire.price import list_price_usd, reply_price_usd
+from bullpen.providers.wire.price import estimated_price_usd, list_price_usd, reply_price_usd
 from bullpen.providers.wire.said import Said, has_thinking, one, one_for_each_result
 
 MAX_UNSTREAMED_TOKENS = 20_000
@@ -85,6 +85,9 @@ class Line:
 
     async def close(self) -> None:
         await close_model(self._model, self._account)
+
+    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        return estimated_price_usd(self._name, input_tokens=input_tokens, output_tokens=output_tokens)
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None) -> Reply:
         parameters, settings = self._parameters(request)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bullpen.domain.prompt import Reply
-from bullpen.errors import UsageError
 from bullpen.provider import ModelLimits, ModelRequest
 from bullpen.providers.account import Account
+from bullpen.providers.wire.importing import import_libraries, importing
 
 if TYPE_CHECKING:
     from bullpen.providers.wire.line import Line
-
-INSTALL = "a library that calls models is missing: install Bullpen again, pip install --force-reinstall bullpen"
 
 
 class WireProvider:
@@ -38,12 +34,9 @@ class WireProvider:
         line = self._line or await self._open()
         return await line.reply(request, on_text=on_text)
 
-    def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        try:
-            from bullpen.providers.wire.price import estimated_price_usd
-        except ImportError as error:
-            raise UsageError(INSTALL) from error
-        return estimated_price_usd(self.model, input_tokens=input_tokens, output_tokens=output_tokens)
+    async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
+        line = self._line or await self._open()
+        return line.estimate_cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
 
     async def close(self) -> None:
         line, self._line = self._line, None
@@ -58,23 +51,8 @@ class WireProvider:
             return self._line
 
     def _open_line(self) -> Line:
-        with _without_collector():
-            try:
-                from bullpen.providers.wire.line import Line
-            except ImportError as error:
-                raise UsageError(INSTALL) from error
+        with importing():
+            import_libraries(self._account.provider)
+            from bullpen.providers.wire.line import Line
+
             return Line.open(self.model, self._account, thinking=self._thinking, timeout_seconds=self._timeout_seconds)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """What is imported stays: to look through it again and again takes an eighth of the time, and once more in the
-    middle of the work stops everybody for a tenth of a second. What is there now is never looked through again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_on:
-            gc.enable()
