@@ -42,10 +42,10 @@ def _client(account: Account, timeout: httpx2.Timeout) -> AsyncOpenAI:
 
 class _AsMade(Carried, AsyncOpenAI):
     unset = (NotGiven, Omit)
+    construct = staticmethod(construct_type)
 
-    @staticmethod
-    def construct(*, type_: Any, value: dict[str, Any]) -> Any:
-        return construct_type(type_=type_, value=_as_text(value))
+    def _understood(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return _as_text(answer)
 
     @cached_property
     def chat(self) -> AsyncChat:
