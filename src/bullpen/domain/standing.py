@@ -2,8 +2,9 @@
 
 - *done*: the lead rests with an empty inbox, and there is no unfinished task, no open
   request, nothing running, nothing to integrate and nobody at work.
-- *stalled*: unfinished tasks, work to integrate or a question to a member, and nothing left that could finish or
-  answer one by itself. A question that has been read and has no deadline is answered by nobody who rests.
+- *stalled*: unfinished tasks, work to integrate, a question to a member or mail to the lead, and nothing left that
+  could finish, answer or read one by itself. A question that has been read and has no deadline is answered by nobody
+  who rests.
 - *asks*: nothing moves before the human answers.
 - anything else *moves*.
 """
@@ -74,11 +75,13 @@ def judge(snapshot: Snapshot) -> Standing:
             lines.append(f"{question.sender} asks: {question.content}")
         return Standing(verdict=Verdict.ASKS, digest=digest, lines=tuple(lines))
     unanswered = [request for request in snapshot.requests if request.asked_key != USER]
-    if unfinished or unanswered or snapshot.submissions:
+    if unfinished or unanswered or snapshot.submissions or LEAD in snapshot.mail_for:
         lines = [
             f"request {one.id} ({one.kind}) of {one.asker} waits for an answer of {one.asked}" for one in unanswered
         ]
         lines += [f"the {one.label} waits to be integrated, and no worker is there" for one in snapshot.submissions]
+        if LEAD in snapshot.mail_for:
+            lines.append("mail waits for the lead, whom nobody hosts")
         lines += [_why(snapshot, task) for task in unfinished[:50]]
         return Standing(verdict=Verdict.STALLED, digest=digest, lines=tuple(lines))
     return Standing(verdict=Verdict.DONE, digest=digest)

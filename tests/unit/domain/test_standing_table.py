@@ -86,6 +86,25 @@ def with_ana(**changes: Any) -> tuple[Member, ...]:
         ("a command runs", {"running": 1}, Verdict.MOVES),
         ("mail waits for one who lives", {"mail_for": frozenset({"ana"})}, Verdict.MOVES),
         ("mail waits for one who is gone", {"members": with_ana(**GONE), "mail_for": frozenset({"ana"})}, Verdict.DONE),
+        (
+            "mail waits for the lead, and nobody hosts it",
+            {
+                "members": (member("lead", MemberStatus.WANTED, worker_id=None), *QUIET.members[1:]),
+                "has_host": False,
+                "can_host": False,
+                "mail_for": frozenset({"lead"}),
+            },
+            Verdict.STALLED,
+        ),
+        (
+            "the lead rests, and nobody hosts it",
+            {
+                "members": (member("lead", MemberStatus.WANTED, worker_id=None), *QUIET.members[1:]),
+                "has_host": False,
+                "can_host": False,
+            },
+            Verdict.DONE,
+        ),
         ("a member is asked and has read it", {"requests": (request("ana"),)}, Verdict.STALLED),
         ("a member is asked, with a deadline", {"requests": (replace(request("ana"), open_until=NOW),)}, Verdict.MOVES),
         (

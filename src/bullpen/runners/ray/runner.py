@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -161,7 +162,7 @@ class RayCrew:
         workers = self._workers(await self._store.list_workers())
         self._watch(workers)
         need = self._size.need(members, {worker.id: self._actors[number].labels for number, worker in workers.items()})
-        await self.promise_room(sum(need.values()) < self._size.max_workers or not self._all_up)
+        await self.promise_room(sum(need.values()) < self._size.max_workers or not self._has_all(need, workers))
         is_short = not self._start_missing(need)
         self._see_off_surplus(need, workers, members, at_once=is_short)
 
@@ -207,10 +208,11 @@ class RayCrew:
             "`ray status` shows what there is"
         )
 
-    @property
-    def _all_up(self) -> bool:
-        """Is nobody to come, and nobody on the way out in whose place another one comes?"""
-        return all(actor.was_up and not actor.is_leaving for actor in self._actors.values())
+    def _has_all(self, need: Mapping[Labels, int], workers: Mapping[int, Worker]) -> bool:
+        """Is everyone there who is needed, nobody to come, and nobody on the way out in whose place another one
+        comes?"""
+        there = Counter(actor.labels for actor in self._here() if actor.number in workers)
+        return there.total() == len(self._actors) and all(there[labels] >= count for labels, count in need.items())
 
     def _here(self) -> list[_Actor]:
         """Those who are to stay."""
