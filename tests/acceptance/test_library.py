@@ -135,6 +135,16 @@ async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: T
     assert original.answered_at is not None
 
 
+async def test_mail_comes_in_the_order_in_which_it_was_sent_however_much_has_gathered(team: Team) -> None:
+    async with team.join("cat") as me:
+        for number in range(101):
+            await team.send("cat", f"{number}")
+        read: list[str] = []
+        while messages := await me.take_mail():
+            read += [message.content for message in messages]
+    assert read == [f"{number}" for number in range(101)]
+
+
 async def test_a_shutdown_request_ends_the_wait_and_is_answered_by_leaving(team: Team) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         async with team.join("cat") as me:

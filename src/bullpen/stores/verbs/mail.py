@@ -102,6 +102,11 @@ class MailVerbs:
         taken = tuple(replace(message, delivered_at=tx.now, delivered_turn=turn.seq) for message in messages)
         return TakenMail(turn=turn, messages=taken)
 
+    @read
+    async def list_offered_mail(tx: Transaction, by: MemberRef, *, limit: int = 100) -> list[Message]:
+        _, me = await fenced(tx, by, lock=Lock.NONE, team_must_live=False)
+        return await tx.list_offered(me.team_id, me.key, limit)
+
     @write
     async def acknowledge_mail(tx: Transaction, by: MemberRef, message_ids: Sequence[int]) -> None:
         _, me = await fenced(tx, by, team_must_live=False)
