@@ -33,6 +33,7 @@ from bullpen.stores import open_store
 from bullpen.team.beginning import STOPPED, wake_lead
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
+from bullpen.tools.handover import list_blockers
 from bullpen.worker.host import LEASE_SECONDS, Host
 
 if TYPE_CHECKING:
@@ -171,6 +172,10 @@ class Team:
 
     async def get_task(self, task_id: int) -> Task:
         return await self.store.get_task(self.id, task_id)
+
+    async def list_blockers(self, task: Task) -> list[Task]:
+        """What it waits for or waited for, with what that left behind."""
+        return await list_blockers(self.store, task)
 
     async def list_tasks(
         self,
