@@ -526,6 +526,11 @@ class Store(Protocol):
         """
         ...
 
+    async def list_offered_mail(self, by: MemberRef, *, limit: int = 100) -> list[Message]:
+        """What an external member or the human has not acknowledged: the oldest `limit`, in order, so that whoever
+        acknowledges what it was offered gets everything in the order in which it was sent. Looking never drains."""
+        ...
+
     async def acknowledge_mail(self, by: MemberRef, message_ids: Sequence[int]) -> None:
         """An external member or the human has dealt with these; until then they are offered again under the same ids.
 

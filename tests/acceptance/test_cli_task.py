@@ -167,6 +167,13 @@ def test_an_empty_board_says_so(bullpen: Bullpen) -> None:
 # -- show ----------------------------------------------------------------------------------
 
 
+def test_a_task_of_another_program_is_shown_though_its_blocker_is_gone(bullpen: Bullpen) -> None:
+    board = bullpen.directory / ".tasks"
+    board.mkdir()
+    (board / "task_3.json").write_text('{"id": 3, "subject": "Three", "status": "pending", "blockedBy": [2]}')
+    assert bullpen.read("--store", "files:.", "task", "show", "3")["blockers"] == []
+
+
 def test_show_tells_everything_with_the_hand_over_of_its_blockers(bullpen: Bullpen) -> None:
     async def work(team: Team) -> None:
         await three_tasks(team)

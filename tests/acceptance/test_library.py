@@ -135,6 +135,32 @@ async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: T
     assert original.answered_at is not None
 
 
+async def test_mail_comes_in_the_order_in_which_it_was_sent_however_much_has_gathered(team: Team) -> None:
+    async with team.join("cat") as me:
+        for number in range(101):
+            await team.send("cat", f"{number}")
+        read: list[str] = []
+        while messages := await me.take_mail():
+            read += [message.content for message in messages]
+    assert read == [f"{number}" for number in range(101)]
+
+
+async def test_who_is_cancelled_while_it_joins_leaves_its_name_free(team: Team) -> None:
+    async def enter() -> None:
+        async with team.join("cat"):
+            await asyncio.Event().wait()
+
+    for steps in range(40):
+        entering = asyncio.create_task(enter())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+    async with team.join("cat") as me:
+        assert me.ref.incarnation > 1
+
+
 async def test_a_shutdown_request_ends_the_wait_and_is_answered_by_leaving(team: Team) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         async with team.join("cat") as me:

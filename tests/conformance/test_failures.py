@@ -24,6 +24,7 @@ from bullpen.domain.member import Liveness, MemberRef, MemberStatus
 from bullpen.errors import LeaseLost, SchemaTooNew, StoreError, StoreUnavailable, UsageError
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import Store
+from bullpen.stores import open_store
 from bullpen.stores import writer as writer_module
 from bullpen.stores.bells import DatagramDoorbell
 from bullpen.stores.sqlite import connection as sqlite_connection
@@ -296,6 +297,22 @@ async def test_a_directory_whose_name_is_not_utf8_holds_files_and_for_sqlite_is_
     with pytest.raises(UsageError, match="not UTF-8"):
         async with opened(_url("sqlite-file", odd)) as store:
             await create_team(store)
+
+
+@pytest.mark.parametrize("kind", ["sqlite-file", "files"])
+@pytest.mark.parametrize("name", ["loop", "loop/below", "x" * 300])
+async def test_a_path_that_leads_nowhere_is_told(tmp_path: Path, kind: str, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(StoreUnavailable, match=tmp_path.name):
+        async with opened(_url(kind, tmp_path / name)) as store:
+            await store.create_team("crew")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///", "files:"])
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/board", "bo\0ard"])
+async def test_what_is_no_path_is_the_callers_mistake(scheme: str, path: str) -> None:
+    with pytest.raises(UsageError, match="bo"):
+        open_store(f"{scheme}{path}")
 
 
 async def test_a_file_is_no_directory(tmp_path: Path) -> None:

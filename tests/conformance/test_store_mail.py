@@ -11,7 +11,7 @@ from bullpen.domain.member import MemberStatus
 from bullpen.domain.message import CONTROL_TYPES, RUNTIME_TYPES, MessageType, Origin
 from bullpen.domain.request import RequestKind
 from bullpen.domain.transcript import TurnKind
-from bullpen.errors import NotAllowed, NotFound, ToolCallsOpen, UsageError
+from bullpen.errors import LeaseLost, NotAllowed, NotFound, ToolCallsOpen, UsageError
 from tests.conformance.board import Board
 from tests.conformance.conftest import OpenAnother
 
@@ -280,6 +280,26 @@ async def test_an_external_member_is_offered_mail_until_it_has_acknowledged_it(b
         await store.acknowledge_mail(cat, [first.message.id])
     assert [event.kind for event in seen] == [EventKind.MESSAGE_DELIVERED]
     assert [message.id for message in await board.inbox("cat", undelivered_only=True)] == [second.message.id]
+
+
+async def test_of_more_mail_than_is_offered_at_once_the_oldest_comes_first(board: Board) -> None:
+    cat = await board.external("cat")
+    for number in range(5):
+        await board.store.send(board.user, "cat", f"{number}")
+    read = []
+    while offered := await board.store.list_offered_mail(cat, limit=2):
+        assert await board.store.list_offered_mail(cat, limit=2) == offered
+        read += [message.content for message in offered]
+        await board.store.acknowledge_mail(cat, [message.id for message in offered])
+    assert read == ["0", "1", "2", "3", "4"]
+
+
+async def test_who_has_left_is_offered_nothing(board: Board) -> None:
+    cat = await board.external("cat")
+    await board.store.send(board.user, "cat", "for whoever comes back")
+    await board.store.shut_down_member(cat)
+    with pytest.raises(LeaseLost):
+        await board.store.list_offered_mail(cat)
 
 
 async def test_one_acknowledges_only_ones_own_mail(board: Board) -> None:

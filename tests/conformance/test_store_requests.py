@@ -232,6 +232,29 @@ async def test_a_shutdown_is_bound_to_an_incarnation(board: Board) -> None:
     assert (message.type, message.content) == (MessageType.SHUTDOWN_REQUEST, "thanks")
 
 
+@pytest.mark.parametrize("end", ["leave", "answer", "cancel", "expire", "lapse"])
+async def test_who_comes_back_does_not_read_a_shutdown_that_is_over(board: Board, end: str) -> None:
+    store = board.store
+    ana = await board.teammate("ana")
+    await store.send(board.lead, "ana", "before")
+    request = await store.open_request(board.lead, RequestKind.SHUTDOWN, "ana", timeout_seconds=30)
+    await store.send(board.lead, "ana", "after")
+    match end:
+        case "leave":
+            await store.shut_down_member(ana, reason="asked")
+        case "answer":
+            await store.answer_request(ana, request.id, approve=False, reason="not yet")
+        case "cancel":
+            await store.cancel_request(board.lead, request.id)
+        case "expire":
+            board.clock.advance(31)
+            await store.expire_requests()
+        case "lapse":
+            await store.lapse_worker(board.worker.id, renewals_seen=None)
+    waiting = await board.inbox("ana", undelivered_only=True)
+    assert [message.content for message in waiting] == ["before", "after"]
+
+
 async def test_a_yes_to_a_shutdown_leads_nowhere_but_out(board: Board) -> None:
     ana = await board.teammate("ana")
     task = await board.claimed(ana)

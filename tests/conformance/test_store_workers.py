@@ -406,6 +406,7 @@ FENCED: dict[str, Callable[[Store, MemberRef], Awaitable[Any]]] = {
     "delete_task": lambda store, by: store.delete_task(by, 1),
     "send": lambda store, by: store.send(by, "user", "still here"),
     "take_mail": lambda store, by: store.take_mail(by),
+    "list_offered_mail": lambda store, by: store.list_offered_mail(by),
     "acknowledge_mail": lambda store, by: store.acknowledge_mail(by, [1, 2, 3]),
     "open_request": lambda store, by: store.open_request(by, RequestKind.SHUTDOWN, "ben"),
     "answer_request": lambda store, by: store.answer_request(by, 1, approve=True),

@@ -11,7 +11,6 @@ the human started the team, with the human's environment except for the keys of 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +23,9 @@ from bullpen.domain.member import LEAD, USER
 from bullpen.domain.message import MessageType, escape
 from bullpen.domain.request import digest_of
 from bullpen.domain.task import Task
-from bullpen.errors import NotFound, SandboxUnavailable, ToolError, UsageError
+from bullpen.errors import SandboxUnavailable, ToolError, UsageError
 from bullpen.sandboxes.outside import run_outside
+from bullpen.tools.handover import list_blockers
 
 MAX_REFUSALS = 3
 """So often in one work phase a teammate is kept from going idle; a new phase begins only with something new."""
@@ -136,12 +136,8 @@ async def _describe(agent: Agent, hook: Hook, task: Task | None) -> dict[str, An
 
 async def _describe_task(agent: Agent, task: Task) -> dict[str, Any]:
     """As `bullpen task show --json` has it."""
-    blockers = []
-    for number in task.blocked_by:
-        # Where there is none, the store refuses the task.
-        with suppress(NotFound):
-            blockers.append(encode(await agent.store.get_task(agent.team.id, number)))
-    return {**encode(task), "id": task.id or None, "blockers": blockers}
+    blockers = await list_blockers(agent.store, task)
+    return {**encode(task), "id": task.id or None, "blockers": encode(blockers)}
 
 
 async def _ask(agent: Agent, hook: Hook, command: str, event: str) -> Refusal | None:

@@ -27,19 +27,28 @@ def open_store(url: str, *, clock: Clock | None = None, **settings: Any) -> Stor
         path = url.removeprefix("sqlite:///")
         if not path:
             raise UsageError("sqlite:/// needs a path, such as sqlite:///work.db")
-        return SqliteStore(url, None if path == ":memory:" else Path(path).expanduser(), clock, **settings)
+        return SqliteStore(url, None if path == ":memory:" else _path(path), clock, **settings)
     if url.startswith("files:"):
         from bullpen.stores.files import FilesStore
 
         directory = url.removeprefix("files:").removeprefix("//")
         if not directory:
             raise UsageError("files: needs a directory, such as files:board")
-        return FilesStore(url, Path(directory).expanduser(), clock, **settings)
+        return FilesStore(url, _path(directory), clock, **settings)
     if is_shared(url):
         return _open_postgres(url, clock, **settings)
     raise UsageError(
         f"{without_password(url)[:80]!r} is not a store: use sqlite:///PATH, files:DIR or postgresql://HOST/DATABASE"
     )
+
+
+def _path(text: str) -> Path:
+    if "\0" in text:
+        raise UsageError(f"{text[:80]!r} is no path: it contains a NUL")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{text[:80]!r} lies in the home of a user that this machine does not know") from error
 
 
 def _open_postgres(url: str, clock: Clock, **settings: Any) -> Store:

@@ -7,7 +7,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
+GATE_SUFFIX = ".gate"
+LIVES_SUFFIX = ".workers"
+# Its locks too: who could reach them would hold up the whole team, or take a living worker's proof of life away.
+SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal", GATE_SUFFIX, LIVES_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,6 +302,10 @@ class Transaction(Protocol):
         """In order of id, locked."""
         ...
 
+    async def list_offered(self, team_id: int, key: str, limit: int) -> list[Message]:
+        """The same, only to be looked at."""
+        ...
+
     async def has_undelivered(self, team_id: int, key: str) -> bool:
         """Waking mail only."""
         ...

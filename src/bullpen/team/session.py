@@ -72,7 +72,7 @@ class Session:
 
     async def take_mail(self) -> list[Message]:
         await self._acknowledge()
-        messages = await self._store.list_mail(self._member.team_id, self.name, undelivered_only=True)
+        messages = await self._store.list_offered_mail(self.ref)
         self._offered = [message.id for message in messages]
         return messages
 

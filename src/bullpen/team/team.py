@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -26,13 +26,14 @@ from bullpen.domain.request import PermissionScope, Request, RequestKind, Reques
 from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus
 from bullpen.domain.transcript import Turn
 from bullpen.domain.trunk import TRUNK, Trunk
-from bullpen.errors import Conflict, LeaseLost, NotFound
+from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
 from bullpen.team.beginning import STOPPED, wake_lead
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
+from bullpen.tools.handover import list_blockers
 from bullpen.worker.host import LEASE_SECONDS, Host
 
 if TYPE_CHECKING:
@@ -172,6 +173,10 @@ class Team:
     async def get_task(self, task_id: int) -> Task:
         return await self.store.get_task(self.id, task_id)
 
+    async def list_blockers(self, task: Task) -> list[Task]:
+        """What it waits for or waited for, with what that left behind."""
+        return await list_blockers(self.store, task)
+
     async def list_tasks(
         self,
         *,
@@ -274,13 +279,14 @@ class Team:
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
         """Be a member: claim, send and take mail under this name until the block is left."""
+        entering = asyncio.create_task(self._enter(name, role))
         try:
-            member = await self._enter(name, role)
-        except LeaseLost:
-            # This process was taken for dead since its last member: it enters again as another worker.
-            self._host = None
-            member = await self._enter(name, role)
-        session = Session(self.store, member)
+            session = await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            # A verb that has begun happens: who is entered by it, and whom nobody plays, must not keep the name.
+            with suppress(BullpenError):
+                await (await entering).leave(is_clean=False)
+            raise
         try:
             yield session
         except BaseException:
@@ -288,9 +294,17 @@ class Team:
             raise
         await session.leave(is_clean=True)
 
-    async def _enter(self, name: str, role: str | None) -> Member:
+    async def _enter(self, name: str, role: str | None) -> Session:
+        try:
+            return await self._join(name, role)
+        except LeaseLost:
+            # This process was taken for dead since its last member: it enters again as another worker.
+            self._host = None
+            return await self._join(name, role)
+
+    async def _join(self, name: str, role: str | None) -> Session:
         host = await self._get_host()
-        return await self.store.join_member(host.worker.id, self.id, name, role=role)
+        return Session(self.store, await self.store.join_member(host.worker.id, self.id, name, role=role))
 
     async def _get_host(self) -> Host:
         """This process as a worker, entered with its first member."""

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bullpen.domain.files import find_overlaps, overlap_text
 from bullpen.domain.task import FINISHED, Task, TaskStatus
+from bullpen.errors import NotFound
 from bullpen.store import Store
 from bullpen.tools.render import task_frame
 
 
 async def hand_over(store: Store, task: Task) -> str:
     """With what its blockers left behind, and whose files it touches."""
-    blockers = [await store.get_task(task.team_id, number) for number in task.blocked_by]
+    blockers = await list_blockers(store, task)
     overlaps = await list_overlaps(store, [task])
     return task_frame(task, blockers, overlap=overlaps.get(task.id, ""))
+
+
+async def list_blockers(store: Store, task: Task) -> list[Task]:
+    """Those that there are: another program may have removed the file of one, or written it half."""
+    found = []
+    for number in task.blocked_by:
+        with suppress(NotFound):
+            found.append(await store.get_task(task.team_id, number))
+    return found
 
 
 async def list_overlaps(store: Store, tasks: Sequence[Task]) -> dict[int, str]:

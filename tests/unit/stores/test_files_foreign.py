@@ -17,6 +17,7 @@ from bullpen.domain.member import MemberKind, MemberStatus
 from bullpen.domain.task import Task, TaskChanges, TaskStatus
 from bullpen.errors import AlreadyClaimed, Conflict, NotFound, StoreUnavailable
 from bullpen.stores.files.reconcile import _Pass
+from bullpen.tools.handover import hand_over, list_blockers
 from tests.unit.stores.files_board import (
     content_of,
     default_team,
@@ -359,6 +360,20 @@ async def test_a_file_that_another_program_removed_blocks_nobody(tmp_path: Path)
         task = await store.claim_next_task(claimer)
         assert task is not None
         assert task.id == 2
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+async def test_a_task_is_handed_over_without_a_blocker_that_is_gone_or_torn(
+    tmp_path: Path, content: str | None
+) -> None:
+    put_task(tmp_path, 1, status="completed", result="done first")
+    put_task(tmp_path, 3, blockedBy=[1, 2])
+    if content is not None:
+        put(tmp_path / ".tasks/task_2.json", content)
+    async with files(tmp_path) as store:
+        task = await store.get_task(await default_team(store), 3)
+        assert [blocker.id for blocker in await list_blockers(store, task)] == [1]
+        assert "done first" in await hand_over(store, task)
 
 
 async def test_an_idle_member_is_woken_by_what_another_program_does_to_the_board(

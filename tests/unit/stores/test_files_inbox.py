@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberRef
 from bullpen.domain.message import MessageType, Origin
-from bullpen.errors import NotFound
+from bullpen.errors import NotFound, StoreUnavailable
 from bullpen.stores.files import FilesStore
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import LOCK
@@ -303,3 +305,35 @@ async def test_foreign_mail_to_an_idle_member_is_noticed_by_the_safety_net(tmp_p
         assert await store.list_due_members(worker.id) == []
         append(tmp_path / INBOX, foreign("anyone there?") + "\n")
         assert await store.list_due_members(worker.id) == [bob]
+
+
+@pytest.mark.parametrize("put_there", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+async def test_what_lies_where_an_inbox_belongs_is_told_to_who_writes_there_and_holds_up_nobody_else(
+    tmp_path: Path, put_there: Callable[[Path], None]
+) -> None:
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        user = user_of(bob.team_id)
+        put_there(tmp_path / INBOX)
+        with pytest.raises(StoreUnavailable, match=r"bob_inbox\.jsonl"):
+            await store.send(user, "bob", "never")
+        await store.send(user, "lead", "goes on")
+        assert (await store.get_snapshot(bob.team_id)).mail_for == {"lead"}
+        assert await taken(store, bob) == []
+        if (tmp_path / INBOX).is_dir():
+            (tmp_path / INBOX).rmdir()
+        else:
+            (tmp_path / INBOX).unlink()
+        await store.send(user, "bob", "again")
+        assert await taken(store, bob) == ["again"]
+
+
+@pytest.mark.parametrize(
+    "moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", -62135596800, 253402300799]
+)
+async def test_a_moment_that_not_every_time_zone_has_is_none(tmp_path: Path, moment: str | int) -> None:
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        append(tmp_path / INBOX, foreign("from the end of time", timestamp=moment) + "\n")
+        [message] = await store.list_mail(bob.team_id, "bob")
+        assert message.sent_at == store.clock.now()

@@ -112,7 +112,7 @@ async def _show(call: Call, number: int) -> None:
 
 
 async def _present(call: Call, team: Team, task: Task) -> None:
-    blockers = [await team.get_task(number) for number in task.blocked_by]
+    blockers = await team.list_blockers(task)
     busy = await team.list_tasks(status=TaskStatus.IN_PROGRESS) if task.files else []
     document = {**encode(task), "blockers": blockers}
     call.show(document, lambda page: draw_task(page, task, blockers, busy))

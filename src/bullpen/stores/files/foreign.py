@@ -15,6 +15,9 @@ from bullpen.domain.task import TaskStatus, parse_task_id, parse_task_status
 from bullpen.domain.text import MAX_TEXT_LENGTH, NAME_PATTERN, clean
 from bullpen.errors import UsageError
 
+_FIRST_MOMENT = datetime(2, 1, 1, tzinfo=UTC)
+_LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
+
 
 def pick(raw: Mapping[str, Any], *keys: str) -> Any:
     """The first of these keys that says something."""
@@ -38,17 +41,23 @@ def text_or_none(value: Any) -> str | None:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """ISO text or seconds since 1970; a moment without a zone is UTC."""
+    """ISO text or seconds since 1970; a moment without a zone is UTC. At the ends of the calendar there are moments
+    that do not exist in every zone: whoever shows one in his own would fail."""
     try:
-        if isinstance(value, bool):
-            return None
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, UTC)
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = _parse_moment(value)
+        return moment if moment is not None and _FIRST_MOMENT < moment < _LAST_MOMENT else None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _parse_moment(value: Any) -> datetime | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return None
 
 

@@ -59,7 +59,7 @@ class FilesStore(VerbStore):
         self._directory = directory.absolute()
         self._root = str(self._directory)
         self._patience_seconds = patience_seconds
-        self._bell = DatagramDoorbell(self._board, str(self._directory.resolve()))
+        self._bell = DatagramDoorbell(self._board, os.path.realpath(self._directory))
         self._lives = LifeLocks(self._directory / WORKERS)
         self._journal = Journal(self._root, is_foreign_file)
         self._write_gate = Gate(self._root, self._journal, is_shared=False)

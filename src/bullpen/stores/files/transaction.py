@@ -589,6 +589,10 @@ class FilesTransaction:
             self.record(team_id, EventKind.MESSAGE_QUARANTINED, SYSTEM, to=inbox.name, reason=bad.reason, text=bad.text)
         return inbox.undelivered(limit)
 
+    async def list_offered(self, team_id: int, key: str, limit: int) -> list[Message]:
+        inbox = self._inbox(self._file(team_id), key)
+        return [] if inbox is None else inbox.undelivered(limit)
+
     async def has_undelivered(self, team_id: int, key: str) -> bool:
         inbox = self._inbox(self._file(team_id), key)
         return inbox is not None and inbox.has_waking()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from heapq import merge
 from typing import Any, BinaryIO, TypeVar, cast
 
+from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.form import parse_object
 from bullpen.stores.files.journal import Changes
 
@@ -174,6 +175,8 @@ class View:
 
     def write(self, path: str, data: bytes) -> None:
         layer = self._top()
+        if path not in layer.files:
+            self._refuse_unless_file(path)
         layer.files[path] = data
         layer.enter(path)
         self._count_change(path)
@@ -258,6 +261,8 @@ class View:
 
     def append(self, path: str, data: bytes) -> None:
         layer = self._top()
+        if path not in layer.appends:
+            self._refuse_unless_file(path)
         layer.appends[path] = layer.appends.get(path, b"") + data
         layer.enter(path)
 
@@ -337,6 +342,23 @@ class View:
 
     # -- the disk ----------------------------------------------------------------------------
 
+    def _refuse_unless_file(self, path: str) -> None:
+        """Where another program put a directory or a pipe, nothing of ours can be written. That must be known before
+        it is in the journal: from there on it has happened, and everybody would wait for it to be applied."""
+        base = self._base(path)
+        try:
+            is_file = base is None or stat.S_ISREG(os.stat(base).st_mode)
+        except FileNotFoundError:
+            is_file = True
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            is_file = False
+        if not is_file:
+            raise StoreUnavailable(
+                f"there is no place for a file at {base}: remove what lies there, nothing was changed"
+            )
+
     def _disk_read(self, path: str) -> bytes | None:
         base = self._base(path)
         if base is None:
@@ -380,7 +402,7 @@ class View:
                     return b""
                 file.seek(start)
                 return file.read(end - start)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return b""
 
 

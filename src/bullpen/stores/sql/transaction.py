@@ -383,6 +383,9 @@ class SqlTransaction:
             TABLES[Message], statements.LIST_UNDELIVERED, Lock.UPDATE, team_id=team_id, key=key, limit=limit
         )
 
+    async def list_offered(self, team_id: int, key: str, limit: int) -> list[Message]:
+        return await self._all(TABLES[Message], statements.LIST_UNDELIVERED, team_id=team_id, key=key, limit=limit)
+
     async def has_undelivered(self, team_id: int, key: str) -> bool:
         return await self._exists(statements.HAS_UNDELIVERED, team_id=team_id, key=key)
 

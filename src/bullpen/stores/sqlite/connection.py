@@ -42,6 +42,17 @@ def connect(path: Path | None, *, must_exist: bool = False) -> apsw.Connection:
     return connection
 
 
+def is_there(path: Path) -> bool:
+    """StoreUnavailable where that cannot be told: a way that is closed to us, a link that leads to itself."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used: {error.strerror}") from error
+    return True
+
+
 NO_FILE = (0, 0)
 
 

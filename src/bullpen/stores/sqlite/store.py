@@ -9,6 +9,7 @@ are called.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +24,14 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
+from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX
 from bullpen.stores.sql.migration import check_version, is_behind
 from bullpen.stores.sqlite.connection import (
     NO_FILE,
     connect,
     file_at,
     in_our_words,
+    is_there,
     migrate,
     stored_version,
     translated,
@@ -59,11 +62,11 @@ class SqliteStore(VerbStore):
         super().__init__(url, clock, **settings)
         self._patience_seconds = patience_seconds
         self._path = None if path is None else _in_utf8(path.absolute())
-        self._gate: Gate | NoGate = NoGate() if self._path is None else Gate(_beside(self._path, ".gate"))
+        self._gate: Gate | NoGate = NoGate() if self._path is None else Gate(_beside(self._path, GATE_SUFFIX))
         self._bell: NoDoorbell | DatagramDoorbell = (
-            NoDoorbell() if self._path is None else DatagramDoorbell(self._board, str(self._path.resolve()))
+            NoDoorbell() if self._path is None else DatagramDoorbell(self._board, os.path.realpath(self._path))
         )
-        self._lives = LifeLocks(None if self._path is None else _beside(self._path, ".workers"))
+        self._lives = LifeLocks(None if self._path is None else _beside(self._path, LIVES_SUFFIX))
         self._write_cursor: apsw.Cursor | None = None
         self._write_file = NO_FILE
         self._read_cursor: apsw.Cursor | None = None
@@ -81,7 +84,7 @@ class SqliteStore(VerbStore):
     async def _open(self) -> None:
         self._writer = Writer("bullpen-sqlite-writer", self._gate, self._commit, self._ring)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="bullpen-sqlite-reader")
-        if self._path is not None and self._path.exists():
+        if self._path is not None and is_there(self._path):
             await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
             await self._upgrade()
 
@@ -208,7 +211,7 @@ class SqliteStore(VerbStore):
             self._read_cursor = None
         if self._read_cursor is None:
             with translated(self._path):
-                connection = connect(self._path, must_exist=True) if self._path.exists() else None
+                connection = connect(self._path, must_exist=True) if is_there(self._path) else None
                 current = None if connection is None else stored_version(connection)
                 check_version("sqlite", current)
                 if connection is None or current is None:

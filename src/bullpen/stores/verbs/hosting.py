@@ -12,7 +12,7 @@ from bullpen.domain.record import replace
 from bullpen.domain.request import Request, RequestKind, RequestStatus, answer, close, facts_of
 from bullpen.domain.task import Handover, Task, TaskStatus
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
-from bullpen.stores.verbs.post import notify
+from bullpen.stores.verbs.post import notify, withdraw_mail_of
 from bullpen.stores.verbs.queueing import find_open
 from bullpen.stores.verbs.wake import hand_on, offer, revive
 
@@ -190,6 +190,7 @@ async def answer_shutdown(tx: Transaction, member: Member, *, why: str) -> None:
     answered = answer(request, by=member.name, approve=True, reason=why, at=tx.now)
     await tx.update(answered)
     tx.record(member.team_id, EventKind.REQUEST_CLOSED, member.name, **facts_of(answered))
+    await withdraw_mail_of(tx, answered)
     await notify(
         tx,
         member.team_id,

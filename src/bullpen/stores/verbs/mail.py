@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bullpen.domain.event import EventKind
 from bullpen.domain.member import Member, MemberKind, MemberRef
 from bullpen.domain.message import CONTROL_TYPES, RUNTIME_TYPES, Message, MessageType, Origin, Receipt, frame
 from bullpen.domain.record import replace
@@ -13,7 +12,7 @@ from bullpen.domain.transcript import TakenMail, TurnKind
 from bullpen.errors import NotAllowed, NotFound, ToolCallsOpen, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced, get_live_team
-from bullpen.stores.verbs.post import notify, post
+from bullpen.stores.verbs.post import MAX_WAITING, mark_delivered, notify, post
 from bullpen.stores.verbs.transcript import append_turn
 from bullpen.stores.verbs.verb import read, write
 
@@ -98,19 +97,24 @@ class MailVerbs:
             return None
         content = [{"message": message.id, "text": frame(message)} for message in messages]
         turn = await append_turn(tx, me, TurnKind.MAIL, content)
-        await _mark_delivered(tx, me, [message.id for message in messages], turn.seq)
+        await mark_delivered(tx, me, [message.id for message in messages], turn.seq)
         taken = tuple(replace(message, delivered_at=tx.now, delivered_turn=turn.seq) for message in messages)
         return TakenMail(turn=turn, messages=taken)
+
+    @read
+    async def list_offered_mail(tx: Transaction, by: MemberRef, *, limit: int = 100) -> list[Message]:
+        _, me = await fenced(tx, by, lock=Lock.NONE, team_must_live=False)
+        return await tx.list_offered(me.team_id, me.key, limit)
 
     @write
     async def acknowledge_mail(tx: Transaction, by: MemberRef, message_ids: Sequence[int]) -> None:
         _, me = await fenced(tx, by, team_must_live=False)
         if me.kind not in (MemberKind.EXTERNAL, MemberKind.USER):
             raise NotAllowed(f"{me.name} is a {me.kind}: its mail is taken into its transcript")
-        waiting = {message.id for message in await tx.list_undelivered(me.team_id, me.key, 10_000)}
+        waiting = {message.id for message in await tx.list_undelivered(me.team_id, me.key, MAX_WAITING)}
         ids = sorted(waiting.intersection(message_ids))
         if ids:
-            await _mark_delivered(tx, me, ids, None)
+            await mark_delivered(tx, me, ids, None)
 
 
 async def _recipients(tx: Transaction, sender: Member, to: str | None, type: MessageType) -> list[Member]:
@@ -133,9 +137,3 @@ async def _mark_answered(tx: Transaction, sender: Member, reply_to: int) -> None
         raise NotFound(f"there is no message {reply_to} in the inbox of {sender.name} to reply to")
     if original.answered_at is None:
         await tx.update(replace(original, answered_at=tx.now))
-
-
-async def _mark_delivered(tx: Transaction, me: Member, ids: list[int], turn_seq: int | None) -> None:
-    await tx.mark_delivered(me.team_id, me.key, ids, turn_seq)
-    for number in ids:
-        tx.record(me.team_id, EventKind.MESSAGE_DELIVERED, me.name, message=number, to=me.name, turn=turn_seq)

@@ -26,7 +26,7 @@ from bullpen.errors import Conflict, NotAllowed, NotFound, TeamDeleted, UsageErr
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.hosting import put_to_rest
-from bullpen.stores.verbs.post import notify, post, tell_lead
+from bullpen.stores.verbs.post import notify, post, tell_lead, withdraw_mail_of
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import hand_on, wake
 
@@ -288,6 +288,7 @@ async def _apply_answer(tx: Transaction, request: Request, asked: Member) -> Non
 async def _close(tx: Transaction, request: Request, *, actor: str) -> None:
     await tx.update(request)
     tx.record(request.team_id, EventKind.REQUEST_CLOSED, actor, **facts_of(request))
+    await withdraw_mail_of(tx, request)
 
 
 async def _get(tx: Transaction, team_id: int, request_id: int, lock: Lock) -> Request:

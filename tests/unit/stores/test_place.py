@@ -1,0 +1,23 @@
+"""What of a store lies on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bullpen.stores import open_store
+from bullpen.stores.place import place_of
+from tests.support.stores import create_team, join
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///{}/work.db", "files:{}"])
+async def test_whatever_a_store_lays_into_a_workspace_no_command_there_sees(tmp_path: Path, scheme: str) -> None:
+    url = scheme.format(tmp_path)
+    async with open_store(url) as store:
+        team, user = await create_team(store)
+        await join(store, team.id, "ana")
+        await store.create_task(user, "a task")
+        laid = set(tmp_path.iterdir())
+    assert laid
+    assert laid <= set(place_of(url).hidden)
