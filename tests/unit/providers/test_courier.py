@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import ssl
 from collections.abc import AsyncIterator
@@ -37,10 +38,12 @@ class Counter:
     heard: list[bytes] = field(default_factory=list)
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     serving: list[asyncio.Task[None] | None] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.serving.append(asyncio.current_task())
+        self.writers.append(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -151,6 +154,23 @@ async def test_a_connection_that_the_server_closed_while_it_rested_is_not_used()
         resting._writer.write(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
         await it.hung_up.wait()
         await asyncio.wait_for(resting._reader.read(), 30)
+        assert (await courier.post(b"/", HEADERS, b"")).body == b"ok"
+    assert it.connections == 2
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_what_a_server_says_on_a_resting_connection_answers_no_request(is_closed: bool) -> None:
+    """Load balancers say why they close a connection that rests; some servers end a body with a line too many."""
+    farewell = b"HTTP/1.1 408 Request Time-out\r\ncontent-length: 0\r\n\r\n" if is_closed else b"\r\n"
+    async with counter(OK, OK) as it, courier_to(it) as courier:
+        await courier.post(b"/", HEADERS, b"")
+        resting = courier._resting[0][1]
+        it.writers[0].write(farewell)
+        if is_closed:
+            it.writers[0].write_eof()
+        async with asyncio.timeout(10):
+            while resting.is_open:  # noqa: ASYNC110 - nothing else says that it has come
+                await asyncio.sleep(0)
         assert (await courier.post(b"/", HEADERS, b"")).body == b"ok"
     assert it.connections == 2
 
@@ -279,6 +299,19 @@ async def test_a_request_goes_through_the_proxy_that_the_environment_names(
             await provider.reply(ask("hi"))
         await provider.close()
     assert proxy.heard[0].startswith(b"POST http://127.0.0.1:1/v1/")
+
+
+@FORMATS
+async def test_an_address_with_a_name_and_a_password_is_asked_with_them(format: str) -> None:
+    """As the client does it, streamed or not."""
+    async with counter(REFUSAL) as it:
+        variables = environ(format, it.port)
+        variables[f"{format.upper()}_BASE_URL"] = variables[f"{format.upper()}_BASE_URL"].replace("//", "//me:word@")
+        provider = open_provider(MODELS[format], environ=variables)
+        with pytest.raises(BadRequest, match="400"):
+            await provider.reply(ask("hi"))
+        await provider.close()
+    assert b"authorization: basic " + base64.b64encode(b"me:word").lower() in it.heard[0].lower()
 
 
 REFUSAL = b"HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"

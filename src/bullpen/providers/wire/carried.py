@@ -31,8 +31,10 @@ class Carried:
         super().__init__(**options)
         client: Any = self
         url, timeout = httpx2.URL(client.base_url), client.timeout
+        # A name and a password in the address are the clients' affair, too: they make a header of them on the way.
+        is_theirs = bool(url.userinfo) or is_proxied(url)
         self._courier = (
-            None if is_proxied(url) else Courier(url, connect_seconds=timeout.connect, answer_seconds=timeout.read)
+            None if is_theirs else Courier(url, connect_seconds=timeout.connect, answer_seconds=timeout.read)
         )
         self._heads: dict[str, tuple[bytes, list[Header], httpx2.Request]] = {}
 

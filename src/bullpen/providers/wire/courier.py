@@ -4,7 +4,8 @@ What the clients do for that (httpx, its pool, its event stack) takes twenty tim
 request whose body is there as bytes and an answer that is wanted whole: 1.3 ms of each model turn, measured. So
 whatever is streamed, redirected or goes through a proxy is theirs, and the rest goes this way.
 
-Invariant: a connection is kept only when its answer was read to the last byte, so nobody reads another's answer.
+Invariant: a connection is kept only when its answer was read to the last byte, and used again only if nothing has come
+since, so nobody reads another's answer.
 """
 
 from __future__ import annotations
@@ -118,7 +119,11 @@ class _Connection:
 
     @property
     def is_open(self) -> bool:
-        return not self._reader.at_eof() and self._reader.exception() is None and not self._writer.is_closing()
+        """And nothing has come that nobody asked for: some servers say why before they hang up (408), and that is no
+        answer to the next request. The reader knows of no end while it holds such bytes."""
+        reader: Any = self._reader
+        is_silent = not reader._buffer and not reader.at_eof() and reader.exception() is None
+        return is_silent and not self._writer.is_closing()
 
     def close(self) -> None:
         # There is nothing more to be said, so nobody waits for the other side, as TLS would.
