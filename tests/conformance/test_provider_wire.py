@@ -313,6 +313,8 @@ async def test_a_server_that_does_not_count_is_not_free(wire: Wire) -> None:
     reply = await wire.reply(ask("x" * 4000), Answer(parts=(TextPart("y" * 400),), usage=Usage()))
     assert reply.usage.input_tokens >= 1000
     assert reply.usage.output_tokens >= 100
+    assert reply.cost_usd is not None
+    assert reply.cost_usd > 0
 
 
 async def test_a_model_without_a_price_costs_none() -> None:
