@@ -79,7 +79,7 @@ class Carried:
 
 def _find_object(delivered: Delivered) -> dict[str, Any] | None:
     """What was answered, if it is what was asked for."""
-    if delivered.status != 200 or not delivered.header(b"content-type").startswith(b"application/json"):
+    if delivered.status != 200 or not delivered.header(b"content-type").lower().startswith(b"application/json"):
         return None
     try:
         value = json.loads(delivered.body)

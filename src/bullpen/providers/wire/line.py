@@ -210,8 +210,8 @@ class Line:
         if _usage(response) is not None:
             with suppress(LookupError, ValueError, AssertionError):
                 return reply_price_usd(response)
-        # The server calls the model by a name of its own, or says nothing of usage (nothing counted would cost nothing):
-        # the name asked for decides.
+        # The server calls the model by a name of its own, or says nothing of usage, which would cost nothing: the name
+        # asked for decides.
         return list_price_usd(self._name, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
 
