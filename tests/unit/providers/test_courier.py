@@ -125,6 +125,16 @@ async def test_an_answer_in_chunks_is_put_together_and_the_connection_stays() ->
     assert it.connections == 1
 
 
+@pytest.mark.parametrize("frame", [b"content-length: 2\n\nok", b"transfer-encoding: chunked\n\n2\nok\n0\nx: 1\n\n"])
+async def test_lines_may_end_without_a_carriage_return(frame: bytes) -> None:
+    """As a server written by hand ends them, and the clients read them."""
+    async with counter(b"HTTP/1.1 200 OK\nX-Why: none\n" + frame, OK) as it, courier_to(it, seconds=5) as courier:
+        delivered = await courier.post(b"/", HEADERS, b"")
+        assert (delivered.body, delivered.header(b"x-why")) == (b"ok", b"none")
+        assert (await courier.post(b"/", HEADERS, b"")).body == b"ok"
+    assert it.connections == 1
+
+
 async def test_an_answer_of_unknown_length_ends_with_the_connection() -> None:
     assert (await fetch(b"HTTP/1.0 200 OK\r\n\r\nuntil the end")).body == b"until the end"
 
@@ -196,8 +206,22 @@ async def test_a_connection_that_rested_too_long_is_not_used(monkeypatch: pytest
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: many\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"x" * 600_000 + b"connection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000 + b"connection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
     ],
-    ids=["hung up", "cut", "cut chunk", "cut head", "not HTTP", "no status", "no length", "no size", "endless head"],
+    ids=[
+        "hung up",
+        "cut",
+        "cut chunk",
+        "cut head",
+        "not HTTP",
+        "no status",
+        "no length",
+        "no size",
+        "endless line",
+        "endless head",
+        "long chunk",
+    ],
 )
 async def test_what_is_no_whole_answer_is_an_error_and_the_connection_is_not_kept(answer: bytes | None) -> None:
     async with counter(answer) as it, courier_to(it) as courier:

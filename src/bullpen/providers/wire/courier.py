@@ -148,7 +148,7 @@ class _Connection:
             raise httpx2.RemoteProtocolError(f"this is no answer of HTTP: {error}") from None
 
     async def _head(self) -> tuple[int, list[Header]]:
-        first, *lines = (await self._reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
+        first, *lines = await self._lines()
         version, _, rest = first.partition(b" ")
         if not version.startswith(b"HTTP/1."):
             raise ValueError(first[:60])
@@ -156,6 +156,21 @@ class _Connection:
         wishes = b",".join(value.lower() for name, value in headers if name == b"connection")
         self.may_stay = b"close" not in wishes and (version != b"HTTP/1.0" or b"keep-alive" in wishes)
         return int(rest[:3]), headers
+
+    async def _lines(self) -> list[bytes]:
+        """Up to the empty one."""
+        lines: list[bytes] = []
+        left = MAX_HEAD_BYTES
+        while line := await self._line():
+            lines.append(line)
+            left -= len(line)
+            if left < 0:
+                raise ValueError("its head has no end")
+        return lines
+
+    async def _line(self) -> bytes:
+        # Some servers end it without the carriage return; who waited for that would wait for ever.
+        return (await self._reader.readuntil(b"\n")).rstrip(b"\r\n")
 
     async def _body(self, status: int, headers: list[Header]) -> bytes:
         if status in (204, 304):
@@ -169,12 +184,12 @@ class _Connection:
         return await self._reader.read()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        while size := int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+        while size := int((await self._line()).partition(b";")[0], 16):
             yield await self._reader.readexactly(size)
-            await self._reader.readexactly(2)
+            if await self._line():
+                raise ValueError("a chunk is longer than it says")
         # Trailers, which nobody wants, and the empty line.
-        while await self._reader.readuntil(b"\r\n") != b"\r\n":
-            pass
+        await self._lines()
 
 
 def is_proxied(url: httpx2.URL) -> bool:
