@@ -2,7 +2,8 @@
 
 What the clients do for that (httpx, its pool, its event stack) takes twenty times the CPU of what is needed for a
 request whose body is there as bytes and an answer that is wanted whole: 1.3 ms of each model turn, measured. So
-whatever is streamed, redirected or goes through a proxy is theirs, and the rest goes this way.
+whatever is streamed, redirected, goes through a proxy or to an address with a password is theirs, and the rest goes
+this way.
 
 Invariant: a connection is kept only when its answer was read to the last byte, and used again only if nothing has come
 since, so nobody reads another's answer.
