@@ -313,6 +313,8 @@ async def test_a_server_that_does_not_count_is_not_free(wire: Wire) -> None:
     reply = await wire.reply(ask("x" * 4000), Answer(parts=(TextPart("y" * 400),), usage=Usage()))
     assert reply.usage.input_tokens >= 1000
     assert reply.usage.output_tokens >= 100
+    assert reply.cost_usd is not None
+    assert reply.cost_usd > 0
 
 
 async def test_a_model_without_a_price_costs_none() -> None:
@@ -689,3 +691,54 @@ async def test_openai_arguments_that_are_no_text_are_understood(arguments: Any, 
     [part] = reply.message.parts
     assert isinstance(part, CallPart)
     assert (part.arguments, part.problem) == (read, None)
+
+
+CALLED = {"name": "bash", "arguments": {"command": "ls"}}
+BARE: dict[str, dict[str, Any] | list[dict[str, Any]]] = {
+    "anthropic-plain": {
+        "content": [{"type": "text", "text": "hi"}, {"type": "tool_use", "name": "bash", "input": {"command": "ls"}}]
+    },
+    "anthropic-sse": [
+        {"type": "message_start", "message": {"role": "assistant", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "hi"}},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "name": "bash", "input": {"command": "ls"}},
+        },
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        {"type": "message_stop"},
+    ],
+    "openai-plain": {"choices": [{"message": {"content": "hi", "tool_calls": [{"id": None, "function": CALLED}]}}]},
+    "openai-sse": [
+        {"choices": [{"delta": {"content": "hi", "tool_calls": [{"function": CALLED}]}}]},
+        {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("way", BARE)
+async def test_an_answer_that_has_only_what_was_said_is_a_reply(way: str) -> None:
+    """Servers of other people's making leave out ids, times, names and counts; a client has no need of them."""
+    bare = BARE[way]
+    events = bare if isinstance(bare, list) else []
+    stream = "".join(f"event: {event.get('type')}\ndata: {json.dumps(event)}\n\n" for event in events)
+    async with ProtocolServer(lambda heard: "") as server:
+        server.inject(
+            Garbage(body=stream, content_type="text/event-stream")
+            if events
+            else Garbage(body=json.dumps(bare), content_type="Application/JSON")
+        )
+        provider = open_provider(MODELS[way.partition("-")[0]], environ=server.environ)
+        reply = await provider.reply(ask("hi"), on_text=(lambda text: None) if events else None)
+        await provider.close()
+    text, call = reply.message.parts
+    assert text == TextPart("hi")
+    assert isinstance(call, CallPart)
+    assert (call.name, call.arguments, call.problem) == ("bash", {"command": "ls"}, None)
+    assert call.call_id
+    assert reply.stop_reason is StopReason.TOOL_USE
+    assert reply.usage.input_tokens > 0
+    assert reply.cost_usd

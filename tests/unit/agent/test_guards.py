@@ -14,12 +14,22 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def made(*calls: tuple[str, str, str]) -> list[Turn]:
     """Turns of replies with one call each: name, argument, result."""
+    return replied(*([call] for call in calls))
+
+
+def replied(*replies: Sequence[tuple[str, str, str]]) -> list[Turn]:
+    """Turns of replies with these calls, and their results."""
     turns: list[Turn] = []
-    for number, (name, argument, result) in enumerate(calls):
-        part = {"type": "call", "call_id": f"c{number}", "name": name, "arguments": {"x": argument}, "problem": None}
-        turns.append(turn(len(turns) + 1, TurnKind.ASSISTANT, {"parts": [part]}))
-        content = {"call_id": f"c{number}", "name": name, "text": result, "is_error": False}
-        turns.append(turn(len(turns) + 1, TurnKind.TOOL_RESULT, content))
+    for number, calls in enumerate(replies):
+        ids = [f"c{number}.{position}" for position in range(len(calls))]
+        parts = [
+            {"type": "call", "call_id": call_id, "name": name, "arguments": {"x": argument}, "problem": None}
+            for call_id, (name, argument, _) in zip(ids, calls, strict=True)
+        ]
+        turns.append(turn(len(turns) + 1, TurnKind.ASSISTANT, {"parts": parts}))
+        for call_id, (name, _, result) in zip(ids, calls, strict=True):
+            content = {"call_id": call_id, "name": name, "text": result, "is_error": False}
+            turns.append(turn(len(turns) + 1, TurnKind.TOOL_RESULT, content))
     return turns
 
 
@@ -29,6 +39,20 @@ def turn(seq: int, kind: str, content: object) -> Turn:
 
 def test_the_same_call_with_the_same_result_is_counted() -> None:
     assert find_repetition(made(*[("bash", "ls", "a")] * 4)).count == 4
+
+
+def test_calls_that_are_made_side_by_side_again_and_again_are_counted() -> None:
+    both = [("bash", "test -s out", "[exit code 1]"), ("TaskUpdate", "completed", "the check failed")]
+    assert find_repetition(replied(*[both] * 5)).count == 5
+
+
+def test_calls_side_by_side_of_which_one_tells_something_new_are_progress() -> None:
+    assert find_repetition(replied(*([("bash", "date", f"12:0{n}"), ("bash", "ls", "a")] for n in range(5)))).count == 1
+
+
+def test_a_row_that_begins_in_the_middle_of_a_reply_is_counted_from_there() -> None:
+    ls, pwd = ("bash", "ls", "a"), ("bash", "pwd", "/")
+    assert find_repetition(replied([ls], [pwd, ls], [ls, ls])).count == 3
 
 
 def test_another_result_is_progress() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import ssl
 from collections.abc import AsyncIterator
@@ -37,10 +38,12 @@ class Counter:
     heard: list[bytes] = field(default_factory=list)
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     serving: list[asyncio.Task[None] | None] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.serving.append(asyncio.current_task())
+        self.writers.append(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -122,6 +125,16 @@ async def test_an_answer_in_chunks_is_put_together_and_the_connection_stays() ->
     assert it.connections == 1
 
 
+@pytest.mark.parametrize("frame", [b"content-length: 2\n\nok", b"transfer-encoding: chunked\n\n2\nok\n0\nx: 1\n\n"])
+async def test_lines_may_end_without_a_carriage_return(frame: bytes) -> None:
+    """As a server written by hand ends them, and the clients read them."""
+    async with counter(b"HTTP/1.1 200 OK\nX-Why: none\n" + frame, OK) as it, courier_to(it, seconds=5) as courier:
+        delivered = await courier.post(b"/", HEADERS, b"")
+        assert (delivered.body, delivered.header(b"x-why")) == (b"ok", b"none")
+        assert (await courier.post(b"/", HEADERS, b"")).body == b"ok"
+    assert it.connections == 1
+
+
 async def test_an_answer_of_unknown_length_ends_with_the_connection() -> None:
     assert (await fetch(b"HTTP/1.0 200 OK\r\n\r\nuntil the end")).body == b"until the end"
 
@@ -155,6 +168,23 @@ async def test_a_connection_that_the_server_closed_while_it_rested_is_not_used()
     assert it.connections == 2
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_what_a_server_says_on_a_resting_connection_answers_no_request(is_closed: bool) -> None:
+    """Load balancers say why they close a connection that rests; some servers end a body with a line too many."""
+    farewell = b"HTTP/1.1 408 Request Time-out\r\ncontent-length: 0\r\n\r\n" if is_closed else b"\r\n"
+    async with counter(OK, OK) as it, courier_to(it) as courier:
+        await courier.post(b"/", HEADERS, b"")
+        resting = courier._resting[0][1]
+        it.writers[0].write(farewell)
+        if is_closed:
+            it.writers[0].write_eof()
+        async with asyncio.timeout(10):
+            while resting.is_open:  # noqa: ASYNC110 - nothing else says that it has come
+                await asyncio.sleep(0)
+        assert (await courier.post(b"/", HEADERS, b"")).body == b"ok"
+    assert it.connections == 2
+
+
 async def test_a_connection_that_rested_too_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEEP_SECONDS", 0.0)
     async with counter(OK, OK) as it, courier_to(it) as courier:
@@ -176,8 +206,22 @@ async def test_a_connection_that_rested_too_long_is_not_used(monkeypatch: pytest
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: many\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"x" * 600_000 + b"connection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000 + b"connection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
     ],
-    ids=["hung up", "cut", "cut chunk", "cut head", "not HTTP", "no status", "no length", "no size", "endless head"],
+    ids=[
+        "hung up",
+        "cut",
+        "cut chunk",
+        "cut head",
+        "not HTTP",
+        "no status",
+        "no length",
+        "no size",
+        "endless line",
+        "endless head",
+        "long chunk",
+    ],
 )
 async def test_what_is_no_whole_answer_is_an_error_and_the_connection_is_not_kept(answer: bytes | None) -> None:
     async with counter(answer) as it, courier_to(it) as courier:
@@ -279,6 +323,19 @@ async def test_a_request_goes_through_the_proxy_that_the_environment_names(
             await provider.reply(ask("hi"))
         await provider.close()
     assert proxy.heard[0].startswith(b"POST http://127.0.0.1:1/v1/")
+
+
+@FORMATS
+async def test_an_address_with_a_name_and_a_password_is_asked_with_them(format: str) -> None:
+    """As the client does it, streamed or not."""
+    async with counter(REFUSAL) as it:
+        variables = environ(format, it.port)
+        variables[f"{format.upper()}_BASE_URL"] = variables[f"{format.upper()}_BASE_URL"].replace("//", "//me:word@")
+        provider = open_provider(MODELS[format], environ=variables)
+        with pytest.raises(BadRequest, match="400"):
+            await provider.reply(ask("hi"))
+        await provider.close()
+    assert b"authorization: basic " + base64.b64encode(b"me:word").lower() in it.heard[0].lower()
 
 
 REFUSAL = b"HTTP/1.1 400 Bad\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"

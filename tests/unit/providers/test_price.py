@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import TimeOfDateConstraint
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage
 
-from bullpen.providers.wire.price import ESTIMATE_STEP_TOKENS, estimated_price_usd, list_price_usd, reply_price_usd
+from bullpen.providers.wire.price import (
+    ESTIMATE_STEP_TOKENS,
+    PERIOD_SECONDS,
+    estimated_price_usd,
+    list_price_usd,
+    reply_price_usd,
+)
 
 WITH_TIERS = "anthropic:claude-sonnet-4-5"
 WITHOUT_TIERS = "anthropic:claude-sonnet-5"
@@ -31,6 +39,22 @@ def test_an_estimate_is_never_below_the_price_and_hardly_above_it(
     assert above is not None
     assert price <= estimate * (1 + 1e-12)
     assert estimate <= above
+
+
+def test_no_price_changes_while_its_rates_are_kept() -> None:
+    """DeepSeek's night begins at half past: rates of the day before it would be kept, and the other way round."""
+    daily = [
+        constraint
+        for provider in get_snapshot().providers
+        for model in provider.models
+        for price in (model.prices if isinstance(model.prices, list) else [])
+        if isinstance(constraint := price.constraint, TimeOfDateConstraint)
+    ]
+    moments = {moment for one in daily for moment in (one.start_time, one.end_time)}
+    assert any(moment.minute for moment in moments)
+    for moment in moments:
+        changes_at = datetime.combine(date(2026, 1, 1), moment.replace(tzinfo=moment.tzinfo or UTC))
+        assert changes_at.timestamp() % PERIOD_SECONDS == 0
 
 
 @pytest.mark.parametrize("tier", [None, "default", "flex", "priority"])

@@ -40,12 +40,33 @@ class _PrefixFirst(Carried, AsyncAnthropic):
     unset = (NotGiven, Omit)
     construct = staticmethod(construct_type)
 
+    def _understood(self, answer: dict[str, Any]) -> dict[str, Any]:
+        understood: dict[str, Any] = _with_usage(answer)
+        return understood
+
     @cached_property
     def beta(self) -> AsyncBeta:
         return _Beta(self)
 
     async def _prepare_options(self, options: Any) -> Any:
         return as_bytes(await super()._prepare_options(options))
+
+    def _process_response_data(self, *, data: Any, **rest: Any) -> Any:
+        return super()._process_response_data(data=_with_usage(data), **rest)
+
+
+def _with_usage(data: Any) -> Any:
+    """An answer, or an event of one. The library cannot do without usage, and not every server that speaks this
+    protocol counts: then it is estimated."""
+    match data:
+        case {"type": "message_start", "message": dict(message)}:
+            return {**data, "message": _with_usage({**message, "type": "message"})}
+        case {"type": "message_delta"}:
+            return {**data, "usage": data.get("usage") or {"output_tokens": 0}}
+        case {"content": list()}:
+            return {**data, "usage": data.get("usage") or {"input_tokens": 0, "output_tokens": 0}}
+        case _:
+            return data
 
 
 class _Beta(AsyncBeta):

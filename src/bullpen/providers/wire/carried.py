@@ -32,8 +32,10 @@ class Carried:
         super().__init__(**options)
         client: Any = self
         url, timeout = httpx2.URL(client.base_url), client.timeout
+        # A name and a password in the address are the clients' affair, too: they make a header of them on the way.
+        is_theirs = bool(url.userinfo) or is_proxied(url)
         self._courier = (
-            None if is_proxied(url) else Courier(url, connect_seconds=timeout.connect, answer_seconds=timeout.read)
+            None if is_theirs else Courier(url, connect_seconds=timeout.connect, answer_seconds=timeout.read)
         )
         self._heads: dict[str, tuple[bytes, list[Header], httpx2.Request]] = {}
 
@@ -89,7 +91,7 @@ class Carried:
 
 def _find_object(delivered: Delivered) -> dict[str, Any] | None:
     """What was answered, if it is what was asked for."""
-    if delivered.status != 200 or not delivered.header(b"content-type").startswith(b"application/json"):
+    if delivered.status != 200 or not delivered.header(b"content-type").lower().startswith(b"application/json"):
         return None
     try:
         value = json.loads(delivered.body)

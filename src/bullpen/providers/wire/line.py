@@ -7,6 +7,7 @@ else it asks for the whole, which costs a tenth of the CPU. Both ways give the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from pydantic_ai.direct import model_request, model_request_stream
@@ -206,11 +207,12 @@ class Line:
         )
 
     def _cost(self, response: ModelResponse, usage: Usage) -> float | None:
-        try:
-            return reply_price_usd(response)
-        except (LookupError, ValueError, AssertionError):
-            # The server calls the model by a name of its own, or says nothing of usage: the name asked for decides.
-            return list_price_usd(self._name, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+        if _usage(response) is not None:
+            with suppress(LookupError, ValueError, AssertionError):
+                return reply_price_usd(response)
+        # The server calls the model by a name of its own, or says nothing of usage, which would cost nothing: the name
+        # asked for decides.
+        return list_price_usd(self._name, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
 
 def _usage(response: ModelResponse) -> Usage | None:

@@ -45,7 +45,7 @@ class _AsMade(Carried, AsyncOpenAI):
     construct = staticmethod(construct_type)
 
     def _understood(self, answer: dict[str, Any]) -> dict[str, Any]:
-        return _as_text(answer)
+        return _as_promised(answer)
 
     @cached_property
     def chat(self) -> AsyncChat:
@@ -67,15 +67,33 @@ class _Completions(AsyncCompletions):
         return await create(messages=(), extra_body=encoded(extra_body, _alike(messages), tools), **rest)
 
 
-def _as_text(answer: dict[str, Any]) -> dict[str, Any]:
-    """Some servers answer with arguments that are an object, or nothing, where the protocol has a text."""
+def _as_promised(answer: dict[str, Any]) -> dict[str, Any]:
+    """Servers of other people's making leave out what hardly anybody reads, and the library refuses the whole answer
+    for it. What was said counts."""
     for choice in answer.get("choices") or ():
-        for call in (choice.get("message") or {}).get("tool_calls") or ():
-            function = call.get("function") or {}
-            arguments = function.get("arguments")
-            if arguments is None or isinstance(arguments, dict):
-                function["arguments"] = json.dumps(arguments or {})
-    return answer
+        _fill(choice, index=0)
+        message = choice.get("message") or {}
+        _fill(message, role="assistant")
+        for call in message.get("tool_calls") or ():
+            # Without an id it gets one of ours, as one that was used before.
+            _fill(call, id="", type="function")
+            _as_text(call.get("function") or {})
+    # Some count its moment in milliseconds, some write it as a date.
+    return {**_fill(answer, id="", object="chat.completion", model=""), "created": 0}
+
+
+def _fill(value: dict[str, Any], **usual: Any) -> dict[str, Any]:
+    for name, one in usual.items():
+        if value.get(name) is None:
+            value[name] = one
+    return value
+
+
+def _as_text(function: dict[str, Any]) -> None:
+    """Some servers answer with arguments that are an object, or nothing, where the protocol has a text."""
+    arguments = function.get("arguments")
+    if arguments is None or isinstance(arguments, dict):
+        function["arguments"] = json.dumps(arguments or {})
 
 
 def _alike(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

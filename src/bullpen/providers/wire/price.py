@@ -1,9 +1,10 @@
 """Prices, from genai-prices.
 
 A price is a sum: so many tokens of each kind, at the rates of the model. The library finds the model, its rates and
-the kinds anew for each sum, which takes a twelfth of a turn. So it is asked for the rates, once an hour (some depend
-on the time of day), and the sum is made here, as long as it is as simple as that: only the kinds of tokens that every
-reply has, and rates that do not depend on how many they are. Else the library is asked for the sum.
+the kinds anew for each sum, which takes a twelfth of a turn. So it is asked for the rates, twice an hour (some change
+with the time of day, at half past too), and the sum is made here, as long as it is as simple as that: only the kinds
+of tokens that every reply has, and rates that do not depend on how many they are. Else the library is asked for the
+sum.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage
 
 ESTIMATE_STEP_TOKENS = 1_000
+PERIOD_SECONDS = 1_800
 _MILLION = 1_000_000
 _COUNTED = frozenset({"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"})
 
@@ -64,20 +66,21 @@ def list_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> floa
 def estimated_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> float | None:
     """At most that much, before it is known how many tokens it will be. Where the rates depend on their number, it is
     the price of the next full thousand, which is the same for several turns."""
-    rates = _list_rates(model, _hour())
+    rates = _list_rates(model, _period())
     if rates is not None:
         return rates.price_usd(input_tokens=input_tokens, output_tokens=output_tokens)
     steps = -(-input_tokens // ESTIMATE_STEP_TOKENS)
-    return _price_in_this_hour(model, steps * ESTIMATE_STEP_TOKENS, output_tokens, _hour())
+    return _price_in_this_period(model, steps * ESTIMATE_STEP_TOKENS, output_tokens, _period())
 
 
 @lru_cache(maxsize=256)
-def _price_in_this_hour(model: str, input_tokens: int, output_tokens: int, hour: int) -> float | None:
+def _price_in_this_period(model: str, input_tokens: int, output_tokens: int, period: int) -> float | None:
     return list_price_usd(model, input_tokens=input_tokens, output_tokens=output_tokens)
 
 
-def _hour() -> int:
-    return int(time.time() // 3600)
+def _period() -> int:
+    """No price changes within one."""
+    return int(time.time() // PERIOD_SECONDS)
 
 
 def _calculation(model: str, usage: AbstractUsage) -> PriceCalculation | None:
@@ -95,7 +98,7 @@ def _calculation(model: str, usage: AbstractUsage) -> PriceCalculation | None:
 
 
 @lru_cache(maxsize=256)
-def _list_rates(model: str, hour: int) -> Rates | None:
+def _list_rates(model: str, period: int) -> Rates | None:
     return _rates(lambda **tokens: _calculation(model, Usage(**tokens)))
 
 
@@ -110,7 +113,7 @@ def _rates_of_reply(response: ModelResponse) -> Rates | None:
     if not all(isinstance(value, str | None) for _, value in deciding):
         # Said by a server as no other says it, and perhaps nothing that can be kept.
         return None
-    return _rates_at(*asked, deciding, _hour())
+    return _rates_at(*asked, deciding, _period())
 
 
 @lru_cache(maxsize=256)
@@ -121,7 +124,7 @@ def _deciding(model_name: str, url: str | None, provider: str | None) -> tuple[s
 
 @lru_cache(maxsize=256)
 def _rates_at(
-    model_name: str, url: str | None, provider: str | None, details: tuple[tuple[str, Any], ...], hour: int
+    model_name: str, url: str | None, provider: str | None, details: tuple[tuple[str, Any], ...], period: int
 ) -> Rates | None:
     return _rates(lambda **tokens: _priced_reply(model_name, url, provider, dict(details), **tokens))
 
