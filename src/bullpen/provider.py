@@ -58,8 +58,9 @@ class Provider(Protocol):
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply: ...
 
     async def estimate_cost_usd(self, *, input_tokens: int, output_tokens: int) -> float | None:
-        """What such a request would cost at most: its list price without a cache; None if no price is known. The first
-        time it may take as long to get ready as `reply`, and fail like that."""
+        """What such a request would cost at most: nothing of it is read from a cache, and where writing into one costs
+        more, all of it is written; None if no price is known. The first time it may take as long to get ready as
+        `reply`, and fail like that."""
         ...
 
     async def close(self) -> None: ...

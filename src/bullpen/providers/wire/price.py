@@ -64,18 +64,23 @@ def list_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> floa
 
 
 def estimated_price_usd(model: str, *, input_tokens: int, output_tokens: int) -> float | None:
-    """At most that much, before it is known how many tokens it will be. Where the rates depend on their number, it is
-    the price of the next full thousand, which is the same for several turns."""
+    """At most that much, before it is known how many tokens it will be: some providers take more for what they write
+    into their cache, and all of it may be. Where the rates depend on their number, it is the price of the next full
+    thousand, which is the same for several turns."""
     rates = _list_rates(model, _period())
     if rates is not None:
-        return rates.price_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+        dearest = rates._replace(input=max(rates.input, rates.cache_write))
+        return dearest.price_usd(input_tokens=input_tokens, output_tokens=output_tokens)
     steps = -(-input_tokens // ESTIMATE_STEP_TOKENS)
     return _price_in_this_period(model, steps * ESTIMATE_STEP_TOKENS, output_tokens, _period())
 
 
 @lru_cache(maxsize=256)
 def _price_in_this_period(model: str, input_tokens: int, output_tokens: int, period: int) -> float | None:
-    return list_price_usd(model, input_tokens=input_tokens, output_tokens=output_tokens)
+    tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    ways = (Usage(**tokens), Usage(**tokens, cache_write_tokens=input_tokens))
+    prices = [float(one.total_price) for usage in ways if (one := _calculation(model, usage)) is not None]
+    return max(prices, default=None)
 
 
 def _period() -> int:
