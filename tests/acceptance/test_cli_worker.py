@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -105,6 +106,16 @@ def test_on_a_server_a_detached_run_only_writes_rows_and_says_which_worker_would
     with working(operator) as one:
         one.hear_all("taken", {"lead", "ana"})
         assert "Migration complete." in operator("watch", TEAM).out
+
+
+def test_a_worker_whose_store_is_removed_ends_with_3_and_one_line(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "One")
+    with working(bullpen) as one:
+        shutil.rmtree(bullpen.directory / ".bullpen")
+        _, err = one.process.communicate(timeout=BOUND_SECONDS)
+        assert one.process.returncode == 3
+        [line] = err.decode().splitlines()
+        assert "bullpen.db was removed or replaced while it was in use" in line
 
 
 def test_a_worker_that_is_told_to_leave_hands_its_members_on(bullpen: Bullpen) -> None:
