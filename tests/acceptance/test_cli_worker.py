@@ -136,6 +136,18 @@ def test_a_board_that_was_begun_by_hand_is_worked_on_where_it_began(bullpen: Bul
     assert "members could write that file: not taken" in ran.err
 
 
+def test_the_list_of_workers_fits_into_a_narrow_terminal(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "One")
+    with working(bullpen, "--labels", "gpu,linux"):
+        for columns in (40, 60, 100):
+            _, seen = bullpen.on_terminal("worker", "list", columns=columns, NO_COLOR="1")
+            title, row = seen.splitlines()
+            assert max(len(title), len(row)) <= columns, seen
+            assert title.startswith("WORKER  HOST")
+            assert "alive" in row
+            assert ("LEASE" in title) == (columns == 100)
+
+
 def test_a_worker_whose_store_is_removed_ends_with_3_and_one_line(bullpen: Bullpen) -> None:
     bullpen("task", "add", "One")
     with working(bullpen) as one:
