@@ -14,6 +14,7 @@
           ShuttingDown           who is asked to shut down claims nothing more
           TeamDeleted            the team has been deleted
         StoreUnavailable       disk full, no connection, locked: worth a retry
+          StoreRemoved           somebody deleted it while it was in use
         SchemaTooNew           the store was written by a newer Bullpen
       ProviderError          a model could not be asked
         RateLimited            too many requests (retry_after_seconds)
@@ -107,6 +108,12 @@ class StoreUnavailable(StoreError):
 
     retryable = True
     exit_code = 3
+
+
+class StoreRemoved(StoreUnavailable):
+    """The store was removed while it was in use: begin anew, or put it back and start this again."""
+
+    retryable = False
 
 
 class SchemaTooNew(StoreError):

@@ -198,6 +198,12 @@ def test_who_was_killed_goes_on_with_its_task_and_repeats_nothing(survived: Play
     assert not survived.of_kind("ToolCallFinished", state="interrupted")
 
 
+def test_work_that_goes_with_its_directory_is_not_said_to_be_there(bullpen: Bullpen) -> None:
+    shown = bullpen("demo", *AT_ONCE)
+    [line] = [line for line in shown.lines if "bullpen-demo-" in line]
+    assert line.endswith("(removed afterwards)")
+
+
 def test_no_worker_outlives_the_demo(survived: Played) -> None:
     [kill] = survived.kills
     assert not psutil.pid_exists(kill["pid"])

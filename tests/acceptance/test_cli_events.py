@@ -8,6 +8,7 @@ import signal
 
 from inline_snapshot import snapshot
 
+from bullpen.domain.event import EventKind
 from bullpen.team import Team
 from tests.acceptance.command import BOUND_SECONDS, Bullpen, read_line
 
@@ -25,10 +26,29 @@ def test_the_log_is_one_line_for_each_fact(bullpen: Bullpen) -> None:
 hh:mm:ss  TeamCreated           user      default  Migrate
 hh:mm:ss  TaskCreated           user      #1  Analyse
 hh:mm:ss  TaskCreated           user      #2  Design  waits for #1
-hh:mm:ss  TaskCompleted         user      #1  12 endpoints  unverified=True
+hh:mm:ss  TaskCompleted         user      #1  12 endpoints  unverified=yes
 hh:mm:ss  TaskUnblocked         user      #2  by #1
 hh:mm:ss  MessageSent           user      message 1  to lead  look at it
 """)
+
+
+NESTED = {"seconds": 0.5, "usage": {"input_tokens": 12, "cost_usd": None}, "names": ["ana", "bo"], "seen": True}
+
+
+async def a_fact_of_facts(team: Team) -> None:
+    async with team.join("ana") as session:
+        await team.store.record_event(session.ref, EventKind.HOOK_REFUSED, {**NESTED, "why": "word " * 100})
+
+
+def test_facts_are_shown_as_people_read_them_in_one_line_of_the_terminal(bullpen: Bullpen) -> None:
+    bullpen.prepare(a_fact_of_facts)
+    line = next(line for line in bullpen("events").lines if "HookRefused" in line)
+    assert "  seconds=0.5  usage.input_tokens=12  names=ana,bo  seen=yes  why=word word" in line
+    _, seen = bullpen.on_terminal("events", columns=110, NO_COLOR="1")
+    line = next(line for line in seen.splitlines() if "HookRefused" in line)
+    assert (len(line), line[-1]) == (110, "…")
+    [event] = [json.loads(line) for line in bullpen("events", "--json").lines if "HookRefused" in line]
+    assert event["data"] == {**NESTED, "why": "word " * 100}
 
 
 def test_json_lines_can_be_read_on_from_any_position(bullpen: Bullpen) -> None:

@@ -223,7 +223,21 @@ def test_what_lies_unfinished_in_a_worktree_is_shown_once_nobody_works_there(
     assert (unfinished["integrated"], unfinished["worktree"]) == (False, str(place))
 
 
-def test_who_leaves_in_the_middle_is_told_where_to_look(
+def test_who_leaves_in_the_middle_is_told_where_to_look_once_there_is_something(
+    bullpen: Bullpen, repository: Path, model: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run(bullpen, model)
+    bullpen("task", "add", "More of it")
+    slow = model_that_runs("echo half > half; sleep 60", tmp_path_factory.mktemp("slow"))
+    process = bullpen.start("resume", TEAM, "--model", slow)
+    wait_for_half_done(bullpen)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=BOUND_SECONDS)
+    assert b"`bullpen resume crew` goes on; `bullpen diff crew` shows what is on bullpen/crew so far" in err
+    assert b"`bullpen apply crew` takes it" in err
+
+
+def test_who_leaves_before_anything_is_integrated_is_not_sent_to_look_for_it(
     bullpen: Bullpen, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     model = model_that_runs("echo half > half; sleep 60", tmp_path_factory.mktemp("script"))
@@ -231,8 +245,7 @@ def test_who_leaves_in_the_middle_is_told_where_to_look(
     wait_for_half_done(bullpen)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=BOUND_SECONDS)
-    assert b"`bullpen resume crew` goes on; `bullpen diff crew` shows what is on bullpen/crew so far" in err
-    assert b"`bullpen apply crew` takes it" in err
+    assert err.decode().splitlines()[-1] == "bullpen: crew rests, nothing is lost: `bullpen resume crew` goes on"
 
 
 def test_a_setup_that_was_set_right_is_what_resume_goes_on_with(bullpen: Bullpen, repository: Path, model: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -222,6 +223,20 @@ def test_a_goal_that_takes_too_long_ends_it_with_1(bullpen: Bullpen) -> None:
     ran = bullpen("run", "Wait", "--team", TEAM, "--model", model, "--max-minutes", "0.01", code=1)
     assert f"{TEAM}: stopped: the time is over" in ran.out
     assert ran.err == f"bullpen: `bullpen resume {TEAM}` goes on\n"
+
+
+def test_a_store_that_is_removed_ends_it_with_3_and_one_line(bullpen: Bullpen) -> None:
+    """As by `git clean -fdx`; while a member is in the middle of a command whose output lies there, too."""
+    with at_work(bullpen) as working:
+        shutil.rmtree(bullpen.directory / ".bullpen")
+        working.say()
+        code, _, err = working.end()
+    assert code == 3
+    assert err == (
+        f"bullpen: {bullpen.directory}/.bullpen/bullpen.db was removed or replaced while it was in use, and its teams "
+        "with it: `bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on\n"
+    )
+    assert not (bullpen.directory / ".bullpen").exists(), "an empty store would look as if there had been no team"
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------

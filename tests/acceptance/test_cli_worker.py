@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -59,11 +60,24 @@ repeat = true
 """
 
 
-def ask_team(bullpen: Bullpen, kind: EventKind, **facts: Any) -> None:
+MARKS = """
+[[members.ana]]
+calls = [{ name = "write_file", arguments = { path = "mark.txt", content = "here" } }]
+
+[[members.ana]]
+calls = [{ name = "TaskUpdate", arguments = { taskId = "1", status = "completed", result = "done" } }]
+
+[[members."*"]]
+say = "nothing to do"
+repeat = true
+"""
+
+
+def ask_team(bullpen: Bullpen, kind: EventKind, *, team: str = TEAM, **facts: Any) -> None:
     async def wait(team: Team) -> None:
         await until(team, kind, **facts)
 
-    bullpen.prepare(wait, team=TEAM)
+    bullpen.prepare(wait, team=team)
 
 
 def begin(bullpen: Bullpen) -> dict[str, Any]:
@@ -105,6 +119,43 @@ def test_on_a_server_a_detached_run_only_writes_rows_and_says_which_worker_would
     with working(operator) as one:
         one.hear_all("taken", {"lead", "ana"})
         assert "Migration complete." in operator("watch", TEAM).out
+
+
+def test_a_board_that_was_begun_by_hand_is_worked_on_where_it_began(bullpen: Bullpen, tmp_path: Path) -> None:
+    scripted(bullpen, MARKS)
+    (there := tmp_path / "project").mkdir()
+    bullpen("task", "add", "Mark the place", "--store", bullpen.store, cwd=there)
+    bullpen("spawn", "ana")
+    with working(bullpen):
+        ask_team(bullpen, EventKind.TASK_COMPLETED, team="default", task=1)
+    assert (there / "mark.txt").read_text() == "here"
+    # From now on members could have written what lies there.
+    settings = (bullpen.directory / "bullpen.toml").read_text()
+    (there / "bullpen.toml").write_text(f'{settings}[hooks]\ntask_created = ["true"]\n')
+    ran = bullpen("resume", cwd=there, code=None)
+    assert "members could write that file: not taken" in ran.err
+
+
+def test_the_list_of_workers_fits_into_a_narrow_terminal(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "One")
+    with working(bullpen, "--labels", "gpu,linux"):
+        for columns in (40, 60, 100):
+            _, seen = bullpen.on_terminal("worker", "list", columns=columns, NO_COLOR="1")
+            title, row = seen.splitlines()
+            assert max(len(title), len(row)) <= columns, seen
+            assert title.startswith("WORKER  HOST")
+            assert "alive" in row
+            assert ("LEASE" in title) == (columns == 100)
+
+
+def test_a_worker_whose_store_is_removed_ends_with_3_and_one_line(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "One")
+    with working(bullpen) as one:
+        shutil.rmtree(bullpen.directory / ".bullpen")
+        _, err = one.process.communicate(timeout=BOUND_SECONDS)
+        assert one.process.returncode == 3
+        [line] = err.decode().splitlines()
+        assert "bullpen.db was removed or replaced while it was in use" in line
 
 
 def test_a_worker_that_is_told_to_leave_hands_its_members_on(bullpen: Bullpen) -> None:

@@ -76,7 +76,8 @@ class Call:
             if record is not None:
                 yield Team(store, record)
                 return
-            async with open_team(self.name_to_begin, store=store) as team:
+            # As `run` does: where it was begun is where a worker finds its files.
+            async with open_team(self.name_to_begin, store=store, workspace=os.getcwd()) as team:
                 self.note(f"created team {team.name!r} {self.place.words}")
                 yield team
 

@@ -34,6 +34,8 @@ class Column:
     is_flexible: bool = False
     """Takes the room that the others leave."""
     min_width: int = 6
+    spare: int = 0
+    """Above 0: left out where there is no room even for what is cut, the highest number first."""
 
 
 class Page:
@@ -78,11 +80,27 @@ class Page:
         """Columns that say nothing are left out."""
         cells = [[_cell(part) for part in row] for row in rows]
         used = [index for index in range(len(columns)) if any(row[index].text for row in cells)]
+        used = self._without_spare(used, columns, cells)
         shown = [columns[index] for index in used]
         widths = self._widths(shown, [[row[index].text for index in used] for row in cells])
         self._row([Painted(column.title, "dim") for column in shown], widths)
         for row in cells:
             self._row([row[index] for index in used], widths)
+
+    def _without_spare(
+        self, used: list[int], columns: Sequence[Column], cells: Sequence[Sequence[Painted]]
+    ) -> list[int]:
+        least = {
+            index: min(columns[index].min_width, max(text.width_of(columns[index].title), *_widths_in(cells, index)))
+            for index in used
+        }
+        room = self.terminal.width
+        while room is not None and sum(least[index] + 2 for index in used) - 2 > room:
+            spare = max(used, key=lambda index: columns[index].spare)
+            if not columns[spare].spare:
+                break
+            used = [index for index in used if index != spare]
+        return used
 
     def _row(self, cells: Sequence[Painted], widths: Sequence[int]) -> None:
         written = []
@@ -117,6 +135,10 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
         fitted[index] -= 1
         over -= 1
     return fitted
+
+
+def _widths_in(cells: Sequence[Sequence[Painted]], index: int) -> list[int]:
+    return [text.width_of(row[index].text) for row in cells]
 
 
 def _cell(part: Part) -> Painted:

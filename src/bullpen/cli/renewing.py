@@ -29,7 +29,11 @@ async def renew_settings(call: Call, team: Team, directory: Path) -> None:
     if file is None and not any(key.startswith(RENEWED) for key in now.sources):
         return
     where = "the environment" if file is None else str(file)
-    if _could_be_a_members(team, file, directory) and known.hooks != now.hooks and not _may_take_hooks(call, where):
+    if (
+        known.hooks != now.hooks
+        and await _could_be_a_members(team, file, directory)
+        and not _may_take_hooks(call, where)
+    ):
         now = replace(now, hooks=known.hooks)
     before = dict(known.values())
     differing = [key for key, value in now.values() if key.startswith(RENEWED) and before.get(key) != value]
@@ -40,11 +44,13 @@ async def renew_settings(call: Call, team: Team, directory: Path) -> None:
     call.note(f"{', '.join(differing)}: not as before, taken anew from {where}")
 
 
-def _could_be_a_members(team: Team, file: Path | None, directory: Path) -> bool:
+async def _could_be_a_members(team: Team, file: Path | None, directory: Path) -> bool:
     """Who shares the directory may have written the file, and hooks run outside of the sandbox."""
     known = team.record.settings
-    is_shared = WORKSPACE in known and Trunk.of(known) is None
-    return is_shared and file is not None and file.is_relative_to(directory)
+    if Trunk.of(known) is not None or file is None or not file.is_relative_to(directory):
+        return False
+    # A board that was begun by hand may have been worked on by workers, and never by a run.
+    return WORKSPACE in known or any(member.incarnation for member in await team.list_members())
 
 
 def _may_take_hooks(call: Call, where: str) -> bool:

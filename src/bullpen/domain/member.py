@@ -31,6 +31,9 @@ SYSTEM = "system"
 MAX_SECONDS = 10 * 365 * 86400.0
 # What a team remembers beside its settings, among them.
 WORKSPACE = "workspace"
+"""Where it was run last."""
+BEGAN_IN = "began_in"
+"""Where its board was begun, before anybody has decided how it works."""
 
 
 class MemberKind(StrEnum):
@@ -245,8 +248,8 @@ class Team:
 
     @property
     def workspace(self) -> str | None:
-        """Where it was run last, as its first machine names it."""
-        last = self.settings.get(WORKSPACE)
+        """Where it was run last, or else began, as its first machine names it."""
+        last = self.settings.get(WORKSPACE) or self.settings.get(BEGAN_IN)
         return last if isinstance(last, str) else None
 
     def number_setting(self, name: str, default: float) -> float:

@@ -62,7 +62,11 @@ class SupervisedCommand:
         return self._exit_code
 
     def read(self, *, limit: int = OUTPUT_CHARACTERS) -> str:
-        return excerpt(self.output_path, limit)
+        try:
+            return excerpt(self.output_path, limit)
+        except OSError as error:
+            # Removed by somebody, together with the directory of the state.
+            raise SandboxUnavailable(f"{self.output_path} cannot be read: {error.strerror}") from error
 
     async def stop(self, *, grace_seconds: float = 1.0) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -12,6 +12,7 @@ from bullpen.clock import Clock
 from bullpen.domain.budget import Account
 from bullpen.domain.event import Event
 from bullpen.domain.member import (
+    BEGAN_IN,
     USER,
     Autonomy,
     Member,
@@ -66,18 +67,19 @@ async def open_team(
 
     With a `model` this process hosts the team's lead and teammates while it waits for
     them (`run`, `wait_until_done`), with commands in `workspace`: a directory, or
-    `git+URL[#REF]`, of which each member gets a clone. `settings` are stored with a
-    new team. `open_model` makes models from their names, `on_text` hears what they say,
-    and `is_interactive` says that somebody is there to be asked for permission. With a
-    `runner` workers elsewhere host it instead.
+    `git+URL[#REF]`, of which each member gets a clone. That directory and `settings` are
+    stored with a new team, for workers that host it. `open_model` makes models from their
+    names, `on_text` hears what they say, and `is_interactive` says that somebody is there
+    to be asked for permission. With a `runner` workers elsewhere host it instead.
     """
     async with AsyncExitStack() as stack:
         opened = store
         if isinstance(opened, str):
             opened = await stack.enter_async_context(open_store(opened, clock=clock))
-        record = await _find_or_create(opened, name, goal, model, settings, create)
-        team = Team(opened, record, lease_seconds=lease_seconds)
         is_elsewhere = str(workspace).startswith("git+")
+        stored = _what_is_stored(settings, model, None if is_elsewhere else workspace)
+        record = await _find_or_create(opened, name, goal, stored, create)
+        team = Team(opened, record, lease_seconds=lease_seconds)
         if is_elsewhere and Trunk.of(record.settings) is None:
             await team.work_apart(str(workspace))
         if model is not None or open_model is not None or runner is not None:
@@ -95,19 +97,24 @@ async def open_team(
         yield await stack.enter_async_context(team)
 
 
-async def _find_or_create(
-    store: Store, name: str, goal: str, model: str | None, settings: Settings | None, create: bool
-) -> TeamRecord:
+def _what_is_stored(settings: Settings | None, model: str | None, workspace: str | Path | None) -> dict[str, Any]:
+    """What a new team carries, so that it is the same wherever it is hosted."""
+    stored = {} if settings is None else settings.to_mapping()
+    if model is not None:
+        stored["model"] = model
+    if workspace is not None:
+        stored[BEGAN_IN] = str(Path(workspace).absolute())
+    return stored
+
+
+async def _find_or_create(store: Store, name: str, goal: str, settings: Mapping[str, Any], create: bool) -> TeamRecord:
     record = await store.find_team(name)
     if record is not None:
         return record
     if not create:
         raise NotFound(f"there is no team {name!r}; `bullpen team list` shows which there are")
-    stored = {} if settings is None else settings.to_mapping()
-    if model is not None:
-        stored["model"] = model
     try:
-        return await store.create_team(name, goal=goal, settings=stored)
+        return await store.create_team(name, goal=goal, settings=settings)
     except Conflict:
         # Somebody else created it a moment ago.
         record = await store.find_team(name)

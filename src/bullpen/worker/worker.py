@@ -17,7 +17,7 @@ from bullpen.domain.member import LEAD, USER, Member, MemberRef, MemberStatus, t
 from bullpen.domain.member import Worker as WorkerRecord
 from bullpen.domain.message import MessageType
 from bullpen.domain.text import name_key
-from bullpen.errors import LeaseLost, NotFound, StoreUnavailable, TeamDeleted, UsageError
+from bullpen.errors import LeaseLost, NotFound, StoreRemoved, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.maintenance import Maintenance, StandingWatch, UnattendedWatch
 from bullpen.worker.aside import Aside, list_others
 from bullpen.worker.host import LEASE_SECONDS, Host
@@ -88,6 +88,7 @@ class Worker:
         self._background = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        self._removal: asyncio.Future[StoreRemoved] = asyncio.get_running_loop().create_future()
         self._host = await self._enter()
         try:
             # Whoever died here before is declared dead, so that its members are wanted. Only now that this worker can
@@ -146,6 +147,10 @@ class Worker:
     def record(self) -> WorkerRecord:
         return self._host.worker
 
+    async def until_removed(self) -> StoreRemoved:
+        """Returns when its store is no more: there is nobody left to host."""
+        return await asyncio.shield(self._removal)
+
     async def drain(self) -> None:
         """Take nobody any more, and hand on whom it hosts: at once, or as soon as the step under way is done. Ends when
         nobody is left, or nobody can be handed on; cancelled, the rest is up to leaving."""
@@ -203,7 +208,11 @@ class Worker:
 
     def _note_outage(self, error: StoreUnavailable | None) -> None:
         """Said once, whatever here notices it first; None when the store has answered."""
-        if error is not None and not self._is_cut_off:
+        if isinstance(error, StoreRemoved):
+            # Not said here: it will not come back, so whoever runs this process ends it with that error.
+            if not self._removal.done():
+                self._removal.set_result(error)
+        elif error is not None and not self._is_cut_off:
             self._on_remark(f"the store cannot be reached: {str(error).removesuffix('.')}; members pause")
         elif error is None and self._is_cut_off:
             self._on_remark("the store is back: members go on")

@@ -16,6 +16,7 @@ import pytest
 from bullpen.errors import BullpenError, StoreError, StoreUnavailable, UsageError
 from bullpen.stores import open_store, shown
 from tests.support.postgres import PrivateServer
+from tests.support.processes import BOUND_SECONDS
 from tests.support.stores import create_team, opened
 from tests.unit.stores.postgres_server import ask
 
@@ -77,6 +78,11 @@ async def test_the_password_is_wrong(private_postgres: PrivateServer) -> None:
     assert "password authentication failed" in str(error)
 
 
+async def _begin(url: str) -> None:
+    async with open_store(url, patience_seconds=BOUND_SECONDS) as store:
+        await create_team(store)
+
+
 @pytest.mark.parametrize(
     "url", ["postgresql://u:p@s3cr3t@h/d", "postgresql://u:s3cr3t%zz@h/d", "postgresql://h/d?s3cr3t=1"]
 )
@@ -95,10 +101,14 @@ async def test_a_server_without_a_free_connection_is_used_when_one_is_free(priva
     error = await _failure(private_postgres.url)
     assert isinstance(error, StoreUnavailable)
     assert "too many clients" in str(error)
+    # Whoever opens it meanwhile waits for a connection, as verbs do.
+    opening = asyncio.create_task(_begin(private_postgres.url))
+    for _ in range(3):
+        with pytest.raises(psycopg.OperationalError):
+            await psycopg.AsyncConnection.connect(private_postgres.url)
     for other in others:
         await other.close()
-    async with open_store(private_postgres.url) as store:
-        await create_team(store)
+    await opening
 
 
 async def test_fewer_connections_than_verbs_are_enough(postgres_url: str) -> None:

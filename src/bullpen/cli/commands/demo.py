@@ -11,6 +11,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -135,6 +136,9 @@ class _Show:
         except (asyncio.CancelledError, Left):
             self.call.note("stopped" + (f"; {self.directory} is kept" if self.is_kept else "; nothing is left behind"))
             return INTERRUPTED
+        if not self.is_kept:
+            # Where the work is would be where it was: the directory goes with this command.
+            report = replace(report, workspace="")
         show_report(self.call, report, progress)
         self.call.show_if(lambda page: self._draw_proof(page, report))
         return 0 if report.succeeded else EXIT_CODES.get(report.outcome, 1)

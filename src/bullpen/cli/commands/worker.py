@@ -147,11 +147,24 @@ async def _host(call: Call, wishes: dict[str, object], drain_seconds: float) -> 
             async with made:
                 _say_ready(call, made, team, shown(store.url))
                 warming = asyncio.create_task(warm_up(made.house.model))
-                first = await signals.get()
+                first = await _until_told_to_leave(made, signals)
                 warming.cancel()
                 call.note("leaving: members go on elsewhere; a second signal cuts off what still runs")
                 await _drain(made, signals, drain_seconds)
     return INTERRUPTED if first == signal.SIGINT else 0
+
+
+async def _until_told_to_leave(made: Worker, signals: asyncio.Queue[int]) -> int:
+    """Which signal it was. StoreRemoved when there is nobody left to host."""
+    told, removal = asyncio.create_task(signals.get()), asyncio.create_task(made.until_removed())
+    try:
+        await asyncio.wait({told, removal}, return_when=asyncio.FIRST_COMPLETED)
+        if removal.done():
+            raise removal.result()
+        return told.result()
+    finally:
+        told.cancel()
+        removal.cancel()
 
 
 async def _find_team(call: Call, store: Store) -> Team | None:

@@ -22,6 +22,7 @@ from bullpen.cli.terminal import can_converse, remember_screen, remember_termina
 from bullpen.cli.views.report import draw_report, report_document
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER
+from bullpen.domain.submission import SubmissionState
 from bullpen.domain.trunk import Trunk
 from bullpen.errors import RunnerUnavailable
 from bullpen.team import Outcome, Report, Team
@@ -68,7 +69,7 @@ async def host(call: Call, job: Job, *, max_minutes: float | None) -> int:
         try:
             report = await told(call, job, progress, max_minutes)
         except (asyncio.CancelledError, Left):
-            call.note(f"{team.name} rests, nothing is lost: `{_resuming(job)}` goes on{so_far(team)}")
+            call.note(f"{team.name} rests, nothing is lost: `{_resuming(job)}` goes on{await so_far(team)}")
             return INTERRUPTED
         except RunnerUnavailable as error:
             raise RunnerUnavailable(f"{error}; nothing is lost: `{_resuming(job)}` goes on") from error
@@ -82,13 +83,19 @@ def _resuming(job: Job) -> str:
     return " ".join(("bullpen resume", job.team.name, *job.runner_words))
 
 
-def so_far(team: Team) -> str:
-    """Where what was made until now is, if it is not in the user's own files."""
+async def so_far(team: Team) -> str:
+    """Where what was made until now is, if there is something, and not in the user's own files."""
     trunk = Trunk.of(team.record.settings)
-    if trunk is None:
+    if trunk is None or not await _has_integrated(team):
         return ""
     name = team.name
     return f"; `bullpen diff {name}` shows what is on {trunk.branch} so far, `{trunk.taking(name)}` takes it"
+
+
+async def _has_integrated(team: Team) -> bool:
+    """As the store knows it: a repository elsewhere may be away just now."""
+    submissions = await team.store.list_submissions(team.id)
+    return any(submission.state is SubmissionState.INTEGRATED for submission in submissions)
 
 
 def opens_console(call: Call) -> bool:

@@ -51,5 +51,6 @@ async def _say_what_becomes_of_it(call: Call, team: Team) -> None:
         call.note(hosts_line(hosts))
     else:
         call.note(
-            f"{team.name} rests, nothing is lost: `bullpen chat --team {team.name}` comes back to it" + so_far(team)
+            f"{team.name} rests, nothing is lost: `bullpen chat --team {team.name}` comes back to it"
+            + await so_far(team)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bullpen.cli.page import Page, Painted
@@ -45,6 +45,7 @@ _FACTS: Mapping[str, Callable[[Any], str]] = {
     "reason": str,
     "note": str,
 }
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
 # Said by the rest of the line.
 _UNTOLD = frozenset({"type", "origin", "incarnation", "generation"})
 
@@ -63,10 +64,27 @@ def draw_event(page: Page, event: Event) -> None:
 
 
 def facts_of(event: Event) -> list[str]:
-    told = {key: value for key, value in event.data.items() if value not in (None, "", [], {}) and key not in _UNTOLD}
+    told = {key: value for key, value in event.data.items() if value not in _NOTHING and key not in _UNTOLD}
     if told.get("outcome") == "queued":
         del told["outcome"]
     if told.get("owner") == event.actor or told.get("member") == event.actor:
         told = {key: value for key, value in told.items() if value != event.actor}
     known = [say(told.pop(key)) for key, say in _FACTS.items() if key in told]
-    return known + [f"{key}={value}" for key, value in told.items()]
+    return known + [f"{key}={said}" for key, said in _pairs(told)]
+
+
+def _pairs(facts: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """What lies in another fact has that one's name before its own: `evidence.exit_code`."""
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _pairs(value, f"{path}{key}.")
+        elif value not in _NOTHING:
+            yield f"{path}{key}", _said(value)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={said}" for key, said in _pairs(value))
+    return ",".join(map(_said, value)) if isinstance(value, list | tuple) else str(value)

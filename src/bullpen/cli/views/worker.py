@@ -17,11 +17,11 @@ COLUMNS = (
     Column("WORKER"),
     Column("HOST", min_width=8),
     Column("STATE", min_width=8),
-    Column("SINCE", min_width=6),
-    Column("RENEWED", min_width=8),
-    Column("LEASE"),
-    Column("SLOTS"),
-    Column("LABELS", min_width=6),
+    Column("SINCE", min_width=6, spare=3),
+    Column("RENEWED", min_width=8, spare=4),
+    Column("LEASE", spare=5),
+    Column("SLOTS", spare=1),
+    Column("LABELS", min_width=6, spare=2),
     Column("MEMBERS", is_flexible=True, min_width=12),
 )
 _STYLES = {"alive": "green", "left": "dim"}

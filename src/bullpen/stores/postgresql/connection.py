@@ -54,6 +54,7 @@ _SESSION = """
 _SERVER = "SELECT clock_timestamp(), current_setting('server_version_num')::bigint"
 
 _OLDEST_SERVER = 140_000
+_FULL = ("too many clients", "too many connections", "remaining connection slots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,11 @@ async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wi
         wire.close()
         raise StoreError(f"PostgreSQL at {address.where} is too old ({version // 10_000}): 14 or newer is needed")
     return wire, now - between
+
+
+def is_full(error: StoreUnavailable) -> bool:
+    """No connection was left, for anybody or for this user. By its words: libpq hands on no code of a refusal."""
+    return any(words in str(error) for words in _FULL)
 
 
 def _cause(error: psycopg.Error) -> str:

@@ -19,7 +19,7 @@ import psycopg
 
 from bullpen.errors import BullpenError
 from bullpen.stores.bells import BellBoard, events_topic
-from bullpen.stores.postgresql.pool import Pool
+from bullpen.stores.postgresql.pool import Pool, with_nothing
 from bullpen.stores.postgresql.transaction import HORIZON
 from bullpen.stores.postgresql.wire import Lost, statement
 
@@ -139,5 +139,5 @@ class Followers:
 
     async def _forget(self, teams: list[int]) -> None:
         with suppress(BullpenError, Lost, psycopg.Error):
-            async with self._pool.wire(patiently=False) as wire:
+            async with self._pool.wire(patience=with_nothing) as wire:
                 await wire.ask(_FORGET, teams=teams, process=self._process)

@@ -6,7 +6,8 @@ it and gets the reason at once.
 
 A connection that rests is looked at before it is handed out (one read, no round
 trip), so after a restart of the server nobody gets a dead one. Once the store has
-been reached, a server that is gone is waited for, `patience_seconds` at most.
+been reached, a server that is gone is waited for, `patience_seconds` at most; before
+that, only one that is there and has no connection left: a name that is wrong is told at once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ _QUEUE_SECONDS = 30.0
 _OPENED_AT_ONCE = 2
 
 
+Patience = Callable[[StoreUnavailable], bool]
+"""Is this worth waiting for, as long as the store's patience lasts?"""
+
+
+def with_all(error: StoreUnavailable) -> bool:
+    return True
+
+
+def with_nothing(error: StoreUnavailable) -> bool:
+    return False
+
+
 class Pool:
     def __init__(self, connect: Callable[[], Awaitable[Wire]], *, size: int, patience_seconds: float) -> None:
         self._connect = connect
@@ -38,23 +51,23 @@ class Pool:
         self._is_open = False
 
     @asynccontextmanager
-    async def wire(self, *, patiently: bool = True) -> AsyncIterator[Wire]:
-        wire = await self.take(patiently=patiently)
+    async def wire(self, *, patience: Patience = with_all) -> AsyncIterator[Wire]:
+        wire = await self.take(patience=patience)
         try:
             yield wire
         finally:
             self.give_back(wire)
 
-    async def take(self, *, patiently: bool = True, urgently: bool = False) -> Wire:
+    async def take(self, *, patience: Patience = with_all, urgently: bool = False) -> Wire:
         """To be given back. `urgently`: past all who wait, beyond `size`; for what is done seldom, one at a time."""
         if urgently:
             self._check_open()
-            wire = self._rested() or await self._connected(patiently)
+            wire = self._rested() or await self._connected(patience)
             self._beyond.add(wire)
             return wire
         await self._enter()
         try:
-            return self._rested() or await self._opened(patiently)
+            return self._rested() or await self._opened(patience)
         except BaseException:
             self._room.release()
             raise
@@ -107,11 +120,11 @@ class Pool:
             wire.close()
         return None
 
-    async def _opened(self, patiently: bool) -> Wire:
+    async def _opened(self, patience: Patience) -> Wire:
         async with self._door:
-            return self._rested() or await self._connected(patiently)
+            return self._rested() or await self._connected(patience)
 
-    async def _connected(self, patiently: bool) -> Wire:
+    async def _connected(self, patience: Patience) -> Wire:
         give_up_at = time.monotonic() + self._patience_seconds
         pause = 0.05
         while True:
@@ -119,8 +132,8 @@ class Pool:
             self._check_open()
             try:
                 return await self._connect()
-            except StoreUnavailable:
-                if not patiently or time.monotonic() + pause > give_up_at:
+            except StoreUnavailable as error:
+                if not patience(error) or time.monotonic() + pause > give_up_at:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)

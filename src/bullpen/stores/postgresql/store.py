@@ -32,7 +32,7 @@ from bullpen.stores.bells import Doorbell, NoDoorbell, events_topic, topic_of
 from bullpen.stores.life import LocalLives
 from bullpen.stores.postgresql import channel
 from bullpen.stores.postgresql.commit import Fate, fate_of
-from bullpen.stores.postgresql.connection import connect, explained, parse_url
+from bullpen.stores.postgresql.connection import connect, explained, is_full, parse_url
 from bullpen.stores.postgresql.empty import look_at_nothing
 from bullpen.stores.postgresql.follower import Followers
 from bullpen.stores.postgresql.pool import Pool
@@ -106,7 +106,7 @@ class PostgresStore(VerbStore):
         self._pool.open()
         self._switchboard.open()
         try:
-            async with self._pool.wire(patiently=False) as wire:
+            async with self._pool.wire(patience=is_full) as wire:
                 await upgrade(wire)
         except (Lost, psycopg.Error) as error:
             raise self._translated(error) from error

@@ -1,7 +1,9 @@
 """`SqliteStore`: WAL, flushed at every commit, one grouping writer thread for each process.
 
 Invariant: only the writer writes, inside the gate, and a verb is answered after the
-commit that contains it. Reads run on a connection of their own, in one
+commit that contains it. The file that was opened first is the store: when another lies
+in its place, or none, every verb is refused, because the ids of the one mean somebody
+else in the other. Reads run on a connection of their own, in one
 snapshot, and wait for nobody: in a thread, or, while looks are quick, where they
 are called.
 """
@@ -21,8 +23,8 @@ import apsw
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
-from bullpen.errors import StoreUnavailable, UsageError
-from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
+from bullpen.errors import StoreRemoved, StoreUnavailable, UsageError
+from bullpen.stores.bells import OVERFLOW_TOPIC, DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX
 from bullpen.stores.sql.migration import check_version, is_behind
@@ -68,9 +70,9 @@ class SqliteStore(VerbStore):
         )
         self._lives = LifeLocks(None if self._path is None else _beside(self._path, LIVES_SUFFIX))
         self._write_cursor: apsw.Cursor | None = None
-        self._write_file = NO_FILE
         self._read_cursor: apsw.Cursor | None = None
-        self._read_file = NO_FILE
+        self._file = NO_FILE
+        """What was opened first. A connection holds it open, so no other file can be taken for it."""
         self._data_version = -1
         self._pace = Pace()
         self._reading = threading.Lock()
@@ -115,6 +117,8 @@ class SqliteStore(VerbStore):
     # -- writing -------------------------------------------------------------------------
 
     async def _write(self, body: Body[T]) -> T:
+        # Before the gate, which would make the directory anew.
+        self._check_file()
         # The writer drives the body, so what comes back is what it returned.
         result: Any = await self._writer.run(body, patience_seconds=self._patience_seconds)
         return result  # type: ignore[no-any-return]
@@ -163,16 +167,25 @@ class SqliteStore(VerbStore):
         self._bell.send(rings)
 
     def _writing(self) -> apsw.Cursor:
-        if self._write_cursor is not None and file_at(self._path) != self._write_file:
-            # What is written there nobody would ever find.
-            self._write_cursor.connection.close()
-            self._write_cursor = None
-            raise StoreUnavailable(f"{self._path} was removed or replaced while it was open: nothing was changed")
+        # What is written into a file that was removed nobody would ever find.
+        self._check_file()
         if self._write_cursor is None:
             connection = connect(self._path)
             migrate(connection)
-            self._write_cursor, self._write_file = connection.cursor(), file_at(self._path)
+            self._write_cursor, self._file = connection.cursor(), file_at(self._path)
         return self._write_cursor
+
+    # -- is it still there? ----------------------------------------------------------------
+
+    def _check_file(self) -> None:
+        if not self._is_there():
+            raise StoreRemoved(
+                f"{self._path} was removed or replaced while it was in use, and its teams with it: "
+                "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
+            )
+
+    def _is_there(self) -> bool:
+        return self._file in (NO_FILE, file_at(self._path))
 
     # -- reading -------------------------------------------------------------------------
 
@@ -206,9 +219,7 @@ class SqliteStore(VerbStore):
 
     def _reader(self) -> apsw.Cursor:
         assert self._path is not None
-        if self._read_cursor is not None and file_at(self._path) != self._read_file:
-            self._read_cursor.connection.close()
-            self._read_cursor = None
+        self._check_file()
         if self._read_cursor is None:
             with translated(self._path):
                 connection = connect(self._path, must_exist=True) if is_there(self._path) else None
@@ -219,10 +230,15 @@ class SqliteStore(VerbStore):
                     empty = connect(None)
                     migrate(empty)
                     return empty.cursor()
-            self._read_cursor, self._read_file = connection.cursor(), file_at(self._path)
+            self._read_cursor, self._file = connection.cursor(), file_at(self._path)
         return self._read_cursor
 
     async def _has_changed(self) -> bool:
+        if not self._is_there():
+            # Whoever waits looks, and is told; but not the safety net that asks here.
+            for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
+                self._board.ring(topic)
+            return False
         if self._path is None or self._read_cursor is None:
             return True
         version = await asyncio.get_running_loop().run_in_executor(self._readers, self._read_data_version)
@@ -236,6 +252,7 @@ class SqliteStore(VerbStore):
     # -- life ------------------------------------------------------------------------------
 
     async def _hold_life(self, token: str) -> None:
+        self._check_file()
         self._lives.hold(token)
 
     async def _drop_life(self, token: str) -> None:
