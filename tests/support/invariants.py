@@ -120,9 +120,13 @@ def check_done_once(tasks: Sequence[Task], past: Past) -> None:
 
 def check_mail(past: Past) -> None:
     sent = Counter(event.data["message"] for event in past.of(EventKind.MESSAGE_SENT))
-    delivered = Counter(event.data["message"] for event in past.of(EventKind.MESSAGE_DELIVERED))
+    taken = [event.data for event in past.of(EventKind.MESSAGE_DELIVERED)]
+    delivered = Counter(data["message"] for data in taken if data.get("turn") is not None)
+    withdrawn = {data["message"] for data in taken if data.get("turn") is None}
     assert set(sent.values()) <= {1}
     assert set(delivered.values()) <= {1}, "a message was delivered twice"
+    asked_to_stop = {message.id for message in past.mail if message.type is MessageType.SHUTDOWN_REQUEST}
+    assert withdrawn <= asked_to_stop - set(delivered), "only a shutdown that is over is withdrawn unread"
     shown = Counter(
         entry["message"]
         for turns in past.turns.values()

@@ -19,7 +19,8 @@ from bullpen.clock import FakeClock
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.graph import has_cycle
 from bullpen.domain.member import Autonomy, Member, MemberKind, MemberRef, MemberStatus
-from bullpen.domain.request import RequestKind, RequestStatus
+from bullpen.domain.message import Message, MessageType
+from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.task import RELEASES_DEPENDENTS, Evidence, Task, TaskChanges, TaskStatus, is_claimable
 from bullpen.errors import BullpenError, StoreUnavailable
 from bullpen.store import Store
@@ -303,7 +304,8 @@ class Team(RuleBasedStateMachine):
 
     @invariant()
     def mail_adds_up(self) -> None:
-        """Each message is undelivered, or in exactly one turn of its recipient."""
+        """Each message is undelivered, or in exactly one turn of its recipient; only a shutdown that is over is
+        withdrawn unread."""
         if not hasattr(self, "runner"):
             return
         for member in self.members():
@@ -313,11 +315,19 @@ class Team(RuleBasedStateMachine):
             assert [turn.seq for turn in turns] == list(range(1, len(turns) + 1))
             written = [entry["message"] for turn in turns if turn.kind == "mail" for entry in turn.content]
             assert len(written) == len(set(written))
-            delivered = [message.id for message in mail if message.delivered_at is not None]
-            assert sorted(written) == sorted(delivered)
+            delivered = [message for message in mail if message.delivered_at is not None]
+            assert sorted(written) == sorted(message.id for message in delivered if message.delivered_turn is not None)
             assert len(mail) == len(delivered) + len(waiting)
-            for message in mail:
-                assert (message.delivered_turn is not None) == (message.delivered_at is not None)
+            assert all(message.delivered_turn is None for message in waiting)
+            for message in delivered:
+                assert message.delivered_turn is not None or self.is_over(message)
+
+    def is_over(self, message: Message) -> bool:
+        """Does it ask for a shutdown that nobody waits for any more?"""
+        if message.type is not MessageType.SHUTDOWN_REQUEST or message.request_id is None:
+            return False
+        request: Request = self.run(self.store.get_request(self.team.id, message.request_id))
+        return request.status is not RequestStatus.OPEN
 
     def check_log(self) -> None:
         """The log tells the same story: claims alternate with what makes a task free again, mail is sent once."""
