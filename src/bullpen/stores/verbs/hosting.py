@@ -9,10 +9,11 @@ from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM, Member, MemberKind, MemberStatus, Team, Worker
 from bullpen.domain.message import MessageType
 from bullpen.domain.record import replace
-from bullpen.domain.request import Request, RequestKind, RequestStatus, answer, close, facts_of
+from bullpen.domain.request import Request, RequestKind, RequestStatus, answer, close
 from bullpen.domain.task import Handover, Task, TaskStatus
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
-from bullpen.stores.verbs.post import notify, withdraw_mail_of
+from bullpen.stores.verbs.closing import end_request
+from bullpen.stores.verbs.post import notify
 from bullpen.stores.verbs.queueing import find_open
 from bullpen.stores.verbs.wake import hand_on, offer, revive
 
@@ -104,8 +105,7 @@ async def withdraw_requests_of(tx: Transaction, member: Member) -> None:
     for kind in (RequestKind.PLAN, RequestKind.PERMISSION):
         for request in await tx.list_requests(member.team_id, RequestStatus.OPEN, kind, None, member.key, Lock.UPDATE):
             closed = close(request, RequestStatus.CANCELLED, at=tx.now)
-            await tx.update(closed)
-            tx.record(member.team_id, EventKind.REQUEST_CLOSED, member.name, **facts_of(closed))
+            await end_request(tx, closed, actor=member.name)
 
 
 async def give_back_task_of(tx: Transaction, member: Member, *, note: str) -> Task | None:
@@ -188,9 +188,7 @@ async def answer_shutdown(tx: Transaction, member: Member, *, why: str) -> None:
     if request is None or request.status is not RequestStatus.OPEN:
         return
     answered = answer(request, by=member.name, approve=True, reason=why, at=tx.now)
-    await tx.update(answered)
-    tx.record(member.team_id, EventKind.REQUEST_CLOSED, member.name, **facts_of(answered))
-    await withdraw_mail_of(tx, answered)
+    await end_request(tx, answered, actor=member.name)
     await notify(
         tx,
         member.team_id,

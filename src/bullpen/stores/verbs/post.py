@@ -5,7 +5,6 @@ from __future__ import annotations
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, SYSTEM, Member, MemberKind, MemberStatus
 from bullpen.domain.message import Message, MessageType, Origin, Receipt
-from bullpen.domain.request import Request, RequestKind
 from bullpen.domain.text import name_key
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.wake import revive, wake
@@ -95,16 +94,3 @@ async def mark_delivered(tx: Transaction, me: Member, ids: list[int], turn_seq: 
     await tx.mark_delivered(me.team_id, me.key, ids, turn_seq)
     for number in ids:
         tx.record(me.team_id, EventKind.MESSAGE_DELIVERED, me.name, message=number, to=me.name, turn=turn_seq)
-
-
-async def withdraw_mail_of(tx: Transaction, request: Request) -> None:
-    """A shutdown is put to one incarnation: once it is closed, who comes back under that name must not read it."""
-    if request.kind is not RequestKind.SHUTDOWN:
-        return
-    asked = await tx.find(Member, request.team_id, request.asked_key)
-    if asked is None:
-        return
-    waiting = await tx.list_undelivered(asked.team_id, asked.key, MAX_WAITING)
-    ids = [message.id for message in waiting if message.request_id == request.id]
-    if ids:
-        await mark_delivered(tx, asked, ids, None)

@@ -24,9 +24,10 @@ from bullpen.domain.request import (
 from bullpen.domain.text import clean, name_key
 from bullpen.errors import Conflict, NotAllowed, NotFound, TeamDeleted, UsageError
 from bullpen.stores.transaction import Lock, Transaction
+from bullpen.stores.verbs.closing import end_request
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.hosting import put_to_rest
-from bullpen.stores.verbs.post import notify, post, tell_lead, withdraw_mail_of
+from bullpen.stores.verbs.post import notify, post, tell_lead
 from bullpen.stores.verbs.verb import read, write
 from bullpen.stores.verbs.wake import hand_on, wake
 
@@ -109,7 +110,7 @@ class RequestVerbs:
         if request.kind is RequestKind.SHUTDOWN and not approve and team.deleted_at is not None:
             raise TeamDeleted(f"team {team.name!r} has been deleted: there is nothing to stay for")
         await _apply_answer(tx, answered, me)
-        await _close(tx, answered, actor=me.name)
+        await end_request(tx, answered, actor=me.name)
         verdict = "approved" if approve else "rejected"
         asker = await tx.find(Member, by.team_id, request.asker_key, lock=Lock.SHARE)
         if asker is not None:
@@ -144,7 +145,7 @@ class RequestVerbs:
             if request is None or request.status is not RequestStatus.OPEN:
                 continue
             closed = close(request, RequestStatus.EXPIRED, at=tx.now)
-            await _close(tx, closed, actor=SYSTEM)
+            await end_request(tx, closed, actor=SYSTEM)
             if closed.kind is RequestKind.SHUTDOWN and asked is not None:
                 await _force_shutdown(tx, asked, closed)
             else:
@@ -204,7 +205,7 @@ async def ask_to_shut_down(
 async def close_request(tx: Transaction, request: Request, status: RequestStatus, *, actor: str) -> Request:
     """Out of `open` without an answer; a shutdown that is taken back lets its member claim again."""
     closed = close(request, status, at=tx.now)
-    await _close(tx, closed, actor=actor)
+    await end_request(tx, closed, actor=actor)
     if closed.kind is RequestKind.SHUTDOWN:
         asked = await tx.find(Member, closed.team_id, closed.asked_key, lock=Lock.UPDATE)
         if asked is not None and asked.shutdown_request_id == closed.id:
@@ -283,12 +284,6 @@ async def _apply_answer(tx: Transaction, request: Request, asked: Member) -> Non
         planner = await tx.find(Member, request.team_id, request.asker_key, lock=Lock.UPDATE)
         if planner is not None:
             await tx.update(replace(planner, plan_digest=request.digest))
-
-
-async def _close(tx: Transaction, request: Request, *, actor: str) -> None:
-    await tx.update(request)
-    tx.record(request.team_id, EventKind.REQUEST_CLOSED, actor, **facts_of(request))
-    await withdraw_mail_of(tx, request)
 
 
 async def _get(tx: Transaction, team_id: int, request_id: int, lock: Lock) -> Request:
