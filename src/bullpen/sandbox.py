@@ -16,6 +16,8 @@ persist and are the member's own.
   server of the others, and leaves none behind. So the rest stays cut off.
 - What a command prints is kept in a file (the first 50 MB and the end); the result
   carries head and tail. Standard input is empty.
+- A command begins only within the time for which its worker has leave, told where it begins: a worker that is frozen
+  between asking and running, and thawed when others are its members, starts nothing.
 - SandboxUnavailable is trouble of the machine, never shown as a command's output;
   the next command tries again from the start. UsageError: the command or its
   directory makes no sense.
@@ -23,12 +25,20 @@ persist and are the member's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
 OUTPUT_CHARACTERS = 30_000
+
+Leave = Callable[[], Awaitable[float]]
+"""For how many seconds from now a command may begin. Raises LeaseLost where none may any more."""
+
+
+async def at_any_time() -> float:
+    return math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,8 @@ class SandboxSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Passed on beside PATH, locale and the places of toolchains. A provider's key is refused."""
     network: bool = False
+    leave: Leave = at_any_time
+    """Asked just before each command, and again if it was too late when that was about to begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

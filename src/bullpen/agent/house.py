@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from bullpen.domain.trunk import Trunk
 from bullpen.errors import BullpenError, UsageError
 from bullpen.provider import Provider
 from bullpen.providers import default_model, open_provider
+from bullpen.sandbox import Leave, at_any_time
 from bullpen.store import Bell, Store
 from bullpen.workspaces.mirror import Mirror
 
@@ -64,18 +65,14 @@ class Models:
         self._providers.clear()
 
 
-async def _agree() -> None:
-    """Nobody else could be it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class House:
     """`workspace` None: each team works where it did before; `hidden` are the store's own places; `ledger` says who of
     this process wrote which file last; `mirrors` are the repositories elsewhere with which it works, by their URL;
     `on_text` hears what models say while they say it; `model` is for whom nothing else says which; `successors` are
     the teams in which leads of this process went on, by the team that they left; `told` is what the human was told once
-    already; `confirm` is asked just before each call of a model or tool, and raises LeaseLost where others may be these
-    members by now."""
+    already; `confirm` is asked just before each call of a model or tool and each command: it says how many seconds are
+    left to begin it, and raises LeaseLost where others may be these members by now."""
 
     store: Store
     models: Models
@@ -91,7 +88,7 @@ class House:
     told: set[str] = field(default_factory=set)
     prospects: Prospects = field(default_factory=Prospects)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    confirm: Callable[[], Awaitable[None]] = _agree
+    confirm: Leave = at_any_time
     _settings: dict[int, tuple[Mapping[str, Any], Settings]] = field(default_factory=dict)
 
     def settings_of(self, team: Team) -> Settings:

@@ -151,6 +151,7 @@ def _spec(
         writable=_paths(settings.sandbox.writable),
         environment=environment,
         network=settings.sandbox.network == "on",
+        leave=house.confirm,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import sys
@@ -63,8 +64,11 @@ class Cell:
             raise
         return cell
 
-    async def start(self, request: dict[str, Any], output: int, output_path: Path) -> SupervisedCommand:
-        """ConnectionError if the supervisor was gone already: nothing has been run then, it is safe to try again."""
+    async def start(
+        self, request: dict[str, Any], output: int, output_path: Path, *, until: float = math.inf
+    ) -> SupervisedCommand:
+        """ConnectionError if the supervisor was gone already, TooLate if it could not begin before `until`: nothing has
+        been run then, it is safe to try again."""
         link, theirs = socket.socketpair()
         command = SupervisedCommand(link, output_path, self.is_alive)
         self._commands.add(command)
@@ -73,7 +77,7 @@ class Cell:
             with theirs:
                 async with self._sending:
                     await self._send(b"c", [theirs.fileno(), output])
-            await command.begin(request)
+            await command.begin({**request, "until": until})
         except BaseException:
             command.drop()
             raise

@@ -23,6 +23,10 @@ KILLED = 128 + 9
 _CREDENTIALS = struct.Struct("3i")
 
 
+class TooLate(Exception):
+    """The leave was over when the command was about to begin: nothing has been run."""
+
+
 class SupervisedCommand:
     """Dropping the link ends the command: its keeper reads the end of file."""
 
@@ -35,6 +39,7 @@ class SupervisedCommand:
         self._unread = b""
         self._exit_code: int | None = None
         self._failure: str | None = None
+        self._is_late = False
         self._started = asyncio.Event()
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
@@ -91,7 +96,7 @@ class SupervisedCommand:
     # What the cell needs
 
     async def begin(self, request: dict[str, Any]) -> None:
-        """Hand over the request; it runs when this returns."""
+        """Hand over the request; it runs when this returns, or it was TooLate."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 with contextlib.suppress(OSError):
@@ -100,6 +105,8 @@ class SupervisedCommand:
         except TimeoutError:
             self.drop()
             raise SandboxUnavailable(f"no command could be started within {START_SECONDS:.0f} seconds") from None
+        if self._is_late:
+            raise TooLate
         if self._failure is not None:
             _explain(self._failure, request)
         # A keeper that has been heard of and is gone was killed by what it started: that is for `wait` to tell.
@@ -149,6 +156,9 @@ class SupervisedCommand:
             seen = _sender(ancillary) or int(fact["keeper"])
             self.identity = identify(seen) or ProcessIdentity(pid=seen, start_ticks=0)
         elif "started" in fact:
+            self._started.set()
+        elif "late" in fact:
+            self._is_late = True
             self._started.set()
         elif "failed" in fact:
             self._failure = str(fact["failed"])

@@ -19,7 +19,7 @@ from typing import Any, Self
 from bullpen.errors import SandboxUnavailable
 from bullpen.sandbox import OUTPUT_CHARACTERS, CommandResult, Guarantees, ProcessIdentity, SandboxSpec
 from bullpen.sandboxes.cell import Cell, Launch
-from bullpen.sandboxes.command import SupervisedCommand
+from bullpen.sandboxes.command import SupervisedCommand, TooLate
 from bullpen.sandboxes.environment import SANDBOX_MARK, WORKER_MARK, clean_environment
 from bullpen.sandboxes.git import planted_pointers, write_identity
 from bullpen.sandboxes.output import LIMIT_BYTES, OutputDirectory
@@ -204,7 +204,12 @@ class SupervisedSandbox(ABC):
         except OSError as error:
             raise SandboxUnavailable(f"there is no place for the command's output: {error}") from error
         try:
-            return await cell.start(request, descriptor, path)
+            while True:
+                # The moment first: what it is frozen for after that shortens its leave.
+                asked_at = time.monotonic()
+                until = asked_at + await self.spec.leave()
+                with contextlib.suppress(TooLate):
+                    return await cell.start(request, descriptor, path, until=until)
         finally:
             os.close(descriptor)
 

@@ -14,8 +14,9 @@ There it is process 1 of its namespace, which cannot be killed from inside and t
 - Commands hold none of these sockets, and both programs are not dumpable: no ptrace, no /proc/PID/fd.
 
 On the control socket the worker sends one byte: `c` with two descriptors (the link, the output file) for a command,
-`p` to be answered with `p`. On a link, lines of JSON: the request (`input`, if it is there, is what the command reads),
-then `{"stop": GRACE_SECONDS}`; back come `keeper`, `started` (or `failed`), `exited` and `gone`.
+`p` to be answered with `p`. On a link, lines of JSON: the request (`input`, if it is there, is what the command reads;
+`until` is when it is too late to begin, on the clock that all processes of a machine share), then
+`{"stop": GRACE_SECONDS}`; back come `keeper`, `started` (or `failed`, or `late`), `exited` and `gone`.
 """
 
 from __future__ import annotations
@@ -208,6 +209,9 @@ class Keeper:
         pipe, writer = os.pipe()
         # Before anything runs, which may kill us at once. The kernel adds our number as the worker sees it.
         self._say(keeper=os.getpid())
+        if time.monotonic() > request["until"]:
+            self._say(late=True)
+            os._exit(0)
         try:
             self._process = subprocess.Popen(
                 request["argv"],

@@ -4,7 +4,8 @@ Invariant: whoever acts for a member asks `confirm` just before, and what runs i
 begins here after others may have taken the members over, as far as this process can know:
 
 - after `lease - margin` without a renewal it is `lost`, however long a renewal that is under way hangs;
-- who was frozen or suspended that long, or has lost the connection that proves its life, renews before it acts.
+- who was frozen or suspended that long, or has lost the connection that proves its life, renews before it acts;
+- a command carries the moment until which it may begin: its keeper, which nobody froze, looks at the clock last.
 """
 
 from __future__ import annotations
@@ -68,11 +69,13 @@ class Host:
         with suppress(BullpenError):
             await self._store.stop_worker(self.worker.id)
 
-    async def confirm(self) -> None:
-        """Returns when this process may act for its members: at once, as a rule. LeaseLost when it may not any more."""
+    async def confirm(self) -> float:
+        """Returns when this process may act for its members, and for how many seconds from then on: at once, as a rule.
+        LeaseLost when it may not any more."""
         while not self.lost.is_set():
-            if self._left_seconds > 0 and self._store.proves_life(self.worker.id):
-                return
+            left = self._left_seconds
+            if left > 0 and self._store.proves_life(self.worker.id):
+                return left
             self._renewed.clear()
             self._hurry.set()
             await self._until_renewed_or_lost()

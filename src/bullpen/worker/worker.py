@@ -169,8 +169,8 @@ class Worker:
 
     # -- taking members -----------------------------------------------------------------------------------
 
-    async def _confirm(self) -> None:
-        await self._host.confirm()
+    async def _confirm(self) -> float:
+        return await self._host.confirm()
 
     async def _run(self) -> None:
         while True:
