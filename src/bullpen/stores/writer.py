@@ -9,6 +9,8 @@ or another process is inside. A verb that is alone, with the gate open and a qui
 disk, runs at once where it was called: the way to the thread and back would cost
 it as much as its commit.
 
+A process that had to wait for the gate stays inside for a moment if its next verb comes at once: see `Visit`.
+
 - A job answers only after the commit of its group.
 - A caller cancelled while its job still waits takes the job back; once the job
   has begun, it runs to its end before the cancellation goes on.
@@ -144,6 +146,9 @@ class Job(Generic[T]):
 class Gate(Protocol):
     """Who may write just now, among all processes."""
 
+    stay_seconds: float
+    """For how long a process that had to wait may stay inside for the verbs that follow; 0 for one group only."""
+
     def enter(self) -> None:
         """Blocks until it is free."""
         ...
@@ -157,6 +162,43 @@ class Gate(Protocol):
     def holder(self) -> str:
         """For whoever waits: a name for who is inside."""
         ...
+
+
+class Visit:
+    """This process at the gate; called by whoever has the writer's turn.
+
+    Each change of the process inside costs a switch of the processor, and what the next one knew of the pages that
+    were changed: where several write all the time, more than half of all. So whoever had to wait stays for
+    `stay_seconds`, and the verbs that follow run where they are called, like those of a process that is alone. It
+    leaves before that when nothing follows.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._stays_until = 0.0
+
+    @property
+    def stays(self) -> bool:
+        return self._stays_until > 0
+
+    @property
+    def left_seconds(self) -> float:
+        return max(0.0, self._stays_until - time.monotonic())
+
+    def try_enter(self) -> bool:
+        return self.stays or self._gate.try_enter()
+
+    def enter(self) -> None:
+        if not self.try_enter():
+            self._gate.enter()
+            if self._gate.stay_seconds:
+                self._stays_until = time.monotonic() + self._gate.stay_seconds
+
+    def leave(self, *, at_once: bool = False) -> None:
+        """At once, or if it must not stay."""
+        if at_once or not self.left_seconds:
+            self._stays_until = 0.0
+            self._gate.leave()
 
 
 class Writer:
@@ -173,6 +215,7 @@ class Writer:
         ring: Callable[[list[Ring]], None],
     ) -> None:
         self._gate = gate
+        self._visit = Visit(gate)
         self._commit = commit
         self._ring = ring
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
@@ -182,6 +225,7 @@ class Writer:
         """Held by whoever is at the gate or inside, for this process: the thread, or a lone caller."""
         # Two, since one that was held up on a busy machine says little about the next.
         self._last_seconds = deque([float("inf")], maxlen=2)
+        self._groups = 0
         self._is_open = True
         self._is_closing = False
         # A daemon: a gate that is never opened must not keep the process from ending.
@@ -215,9 +259,10 @@ class Writer:
         if min(self._last_seconds) > QUICK_SECONDS or not self._turn.acquire(blocking=False):
             return False
         try:
-            if self._is_closing or not self._gate.try_enter():
+            if self._is_closing or not self._visit.try_enter():
                 return False
             self._commit_inside([job])
+            self._visit.leave()
         finally:
             self._turn.release()
         if job.rings and not job.has_failed:
@@ -226,25 +271,51 @@ class Writer:
 
     def _run(self) -> None:
         while self._is_open:
-            first = self._queue.get()
+            first = self._next()
             with self._turn:
                 if first is None:
+                    self._leave_if_staying()
                     return
                 jobs = self._serve(first)
             # In this order: whoever is answered may write and ring at once, and rings arrive in the order of commits.
             self._ring_for(jobs)
-            _announce(jobs)
+            _announce(jobs, self._leave_when_idle if self._visit.stays else _stay_away)
+
+    def _next(self) -> Job[Any] | None:
+        """None when it is closed. While it stays, others wait: if the loop is busy elsewhere, it is left from here."""
+        while self._visit.stays:
+            with suppress(queue.Empty):
+                return self._queue.get(timeout=self._visit.left_seconds)
+            with self._turn:
+                self._leave_if_staying()
+        return self._queue.get()
+
+    def _leave_when_idle(self, groups: int = -1) -> None:
+        """In the loop, after whoever was answered has had a turn: until no verb has followed."""
+        if groups == self._groups and not self._callers:
+            # Whoever has the turn sees to it.
+            if self._turn.acquire(blocking=False):
+                self._leave_if_staying()
+                self._turn.release()
+        elif self._visit.stays:
+            asyncio.get_running_loop().call_soon(self._leave_when_idle, self._groups)
+
+    def _leave_if_staying(self) -> None:
+        if self._visit.stays:
+            self._visit.leave(at_once=True)
 
     def _serve(self, first: Job[Any]) -> list[Job[Any]]:
         try:
-            self._gate.enter()
+            self._visit.enter()
         except BaseException as error:
             if not first.begin():
                 return []
             first.fail(error)
             return [first]
         # Whatever came while we waited at the gate goes along.
-        return self._commit_inside([first, *self._waiting()])
+        jobs = self._commit_inside([first, *self._waiting()])
+        self._visit.leave(at_once=not self._is_open)
+        return jobs
 
     def _commit_inside(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Those that were not taken back, each with its outcome."""
@@ -257,8 +328,7 @@ class Writer:
             # It must not raise; if it does, its callers are told, and the next is served.
             for job in jobs:
                 job.fail(error)
-        finally:
-            self._gate.leave()
+        self._groups += 1
         self._last_seconds.append(time.monotonic() - began)
         return jobs
 
@@ -281,19 +351,24 @@ class Writer:
         return jobs
 
 
-def _announce(jobs: list[Job[Any]]) -> None:
-    """One wake-up for each loop, not for each job."""
+def _announce(jobs: list[Job[Any]], afterwards: Callable[[], None]) -> None:
+    """One wake-up for each loop, not for each job. `afterwards` is called there when they have been told."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, done in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_settle, done)
+            loop.call_soon_threadsafe(_settle, done, afterwards)
         except RuntimeError:
             # The loop is closed: nobody waits there any more.
             continue
 
 
-def _settle(jobs: list[Job[Any]]) -> None:
+def _settle(jobs: list[Job[Any]], afterwards: Callable[[], None]) -> None:
     for job in jobs:
         job.settle()
+    afterwards()
+
+
+def _stay_away() -> None:
+    """It has left the gate."""

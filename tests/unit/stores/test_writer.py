@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -23,11 +23,15 @@ PATIENCE_SECONDS = 20.0
 class Door:
     """A gate that a test can shut, as another process would."""
 
+    stay_seconds = 0.0
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.is_waited_for = threading.Event()
 
     def enter(self) -> None:
-        self._lock.acquire()
+        self.is_waited_for.set()
+        assert self._lock.acquire(timeout=BOUND_SECONDS)
 
     def try_enter(self) -> bool:
         return self._lock.acquire(blocking=False)
@@ -163,6 +167,71 @@ async def test_while_another_process_is_inside_the_loop_goes_on(monkeypatch: pyt
         await waiting
         assert not desk.last_ran_here
         assert desk.groups == [1, 1], "what was taken back has not been written"
+
+
+async def let_in(desk: Desk, first: Coroutine[Any, Any, Any], *, stay_seconds: float) -> asyncio.Task[Any]:
+    """A task whose first verb has waited for another process, and gets in now."""
+    desk.door.stay_seconds = stay_seconds
+    assert desk.door.try_enter()
+    task = asyncio.create_task(first)
+    assert await asyncio.to_thread(desk.door.is_waited_for.wait, BOUND_SECONDS)
+    desk.door.leave()
+    return task
+
+
+async def test_who_had_to_wait_stays_for_the_verbs_that_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+
+    async with open_desk() as desk:
+
+        async def write_thrice() -> None:
+            run = partial(desk.writer.run, lambda job: None, patience_seconds=PATIENCE_SECONDS)
+            await run()
+            assert not desk.last_ran_here
+            for _ in range(2):
+                assert not desk.door.try_enter(), "it is still inside"
+                await run()
+                assert desk.last_ran_here
+
+        await (await let_in(desk, write_thrice(), stay_seconds=2 * BOUND_SECONDS))
+
+
+async def test_who_stays_leaves_as_soon_as_nothing_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        await (await let_in(desk, desk.run(), stay_seconds=2 * BOUND_SECONDS))
+        # Waited for where it would hold up the loop if it did not leave from there.
+        await asyncio.to_thread(desk.door.enter)
+        desk.door.leave()
+
+
+async def test_who_stays_leaves_in_time_although_its_loop_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        await (await let_in(desk, desk.run(), stay_seconds=0.01))
+        # The loop stands still until the gate is free.
+        desk.door.enter()
+        desk.door.leave()
+
+
+async def test_who_goes_on_and_on_does_not_keep_the_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        await (await let_in(desk, desk.run(), stay_seconds=0.01))
+        other = asyncio.create_task(asyncio.to_thread(desk.door.enter))
+        while not other.done():
+            await asyncio.wait({other, asyncio.create_task(desk.run())}, return_when=asyncio.FIRST_COMPLETED)
+        await other
+        desk.door.leave()
+
+
+async def test_who_is_closed_while_it_stays_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with open_desk() as desk:
+        waiting = await let_in(desk, desk.run(), stay_seconds=2 * BOUND_SECONDS)
+        assert await desk.writer.close()
+        await waiting
+        assert desk.door.try_enter()
 
 
 async def test_a_caller_cancelled_before_its_verb_began_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:

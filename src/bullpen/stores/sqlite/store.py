@@ -64,7 +64,9 @@ class SqliteStore(VerbStore):
         super().__init__(url, clock, **settings)
         self._patience_seconds = patience_seconds
         self._path = None if path is None else _in_utf8(path.absolute())
-        self._gate: Gate | NoGate = NoGate() if self._path is None else Gate(_beside(self._path, GATE_SUFFIX))
+        self._gate: Gate | NoGate = (
+            NoGate() if self._path is None else Gate(_beside(self._path, GATE_SUFFIX), check=self._check_file)
+        )
         self._bell: NoDoorbell | DatagramDoorbell = (
             NoDoorbell() if self._path is None else DatagramDoorbell(self._board, os.path.realpath(self._path))
         )
@@ -117,8 +119,6 @@ class SqliteStore(VerbStore):
     # -- writing -------------------------------------------------------------------------
 
     async def _write(self, body: Body[T]) -> T:
-        # Before the gate, which would make the directory anew.
-        self._check_file()
         # The writer drives the body, so what comes back is what it returned.
         result: Any = await self._writer.run(body, patience_seconds=self._patience_seconds)
         return result  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bullpen.domain.budget import Settlement
@@ -48,9 +48,8 @@ def write(
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        _check_numbers(names, args, kwargs)
-        given: Any = [storable(value) for value in args]
-        named: Any = {name: storable(value) for name, value in kwargs.items()}
+        given: Any = [_usable(value, name) for name, value in zip(names, args, strict=False)]
+        named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
         operation_id = named.get("operation_id")
         if operation_id is None:
             return await self._write(lambda tx: function(tx, *given, **named))
@@ -67,9 +66,8 @@ def read(
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        _check_numbers(names, args, kwargs)
-        given: Any = [storable(value) for value in args]
-        named: Any = {name: storable(value) for name, value in kwargs.items()}
+        given: Any = [_usable(value, name) for name, value in zip(names, args, strict=False)]
+        named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
         return await self._read(lambda tx: function(tx, *given, **named))
 
     return method
@@ -84,16 +82,25 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)[1:]
 
 
-def _check_numbers(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    for name, value in zip(names, args, strict=False):
-        if type(value) not in _WITHOUT_NUMBERS:
-            _check_numbers_in(value, name)
-    for name, value in kwargs.items():
-        if type(value) not in _WITHOUT_NUMBERS:
-            _check_numbers_in(value, name)
-
-
 _WITHOUT_NUMBERS = (str, type(None), bool)
+
+
+def _usable(value: Any, name: str) -> Any:
+    """The argument, as it can be stored; UsageError for a number that makes no sense."""
+    kind = type(value)
+    if kind is MemberRef:
+        return _usable_member(value)
+    if kind not in _WITHOUT_NUMBERS:
+        _check_numbers_in(value, name)
+    return storable(value)
+
+
+# The same few come again with every verb.
+@functools.lru_cache(maxsize=4096)
+def _usable_member(by: MemberRef) -> MemberRef:
+    _check_numbers_in(by, "by")
+    usable: MemberRef = storable(by)
+    return usable
 
 
 def _check_numbers_in(value: Any, name: str) -> None:
