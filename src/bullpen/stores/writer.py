@@ -291,13 +291,14 @@ class Writer:
         return self._queue.get()
 
     def _leave_when_idle(self, groups: int = -1) -> None:
-        """In the loop, after whoever was answered has had a turn: until no verb has followed."""
+        """In the loop, after whoever was answered has had a turn: until no verb has followed. What the thread has
+        it serves by itself, and then this is called again."""
         if groups == self._groups and not self._callers:
             # Whoever has the turn sees to it.
             if self._turn.acquire(blocking=False):
                 self._leave_if_staying()
                 self._turn.release()
-        elif self._visit.stays:
+        elif self._visit.stays and self._queue.empty() and not self._turn.locked():
             asyncio.get_running_loop().call_soon(self._leave_when_idle, self._groups)
 
     def _leave_if_staying(self) -> None:
