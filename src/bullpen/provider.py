@@ -2,6 +2,8 @@
 
 - A provider makes one attempt. Retries, waiting and budgets belong to the caller,
   who knows the whole team.
+- The request's `leave` is asked as the last thing before anything is sent. What it raises leaves the provider as it
+  is, and nothing was sent.
 - Text is handed to `on_text` as it streams; it is lossy by design and never stored.
   The reply that is returned is the whole.
 - Errors are those of `bullpen.errors`: RateLimited (with what the provider asked
@@ -20,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bullpen.domain.leave import Leave, at_any_time
 from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec
 
 
@@ -44,6 +47,7 @@ class ModelRequest:
     member: str = ""
     purpose: str = "turn"
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    leave: Leave = field(default=at_any_time, compare=False, repr=False)
 
 
 class Provider(Protocol):

@@ -25,20 +25,14 @@ persist and are the member's own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
+from bullpen.domain.leave import Leave, at_any_time
+
 OUTPUT_CHARACTERS = 30_000
-
-Leave = Callable[[], Awaitable[float]]
-"""For how many seconds from now a command may begin. Raises LeaseLost where none may any more."""
-
-
-async def at_any_time() -> float:
-    return math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from bullpen.errors import (
     BadReply,
     BadRequest,
     ContextOverflow,
+    LeaseLost,
     Overloaded,
     ProviderError,
     RateLimited,
@@ -28,6 +29,7 @@ from bullpen.provider import ModelLimits, ModelRequest, Provider
 from bullpen.providers import open_provider
 from bullpen.providers.recording import RecordingProvider, ReplayProvider
 from bullpen.providers.scripted import Call, Fault, ScriptedProvider, Step
+from tests.support.leave import TAKEN_OVER, Leave
 from tests.support.protocol_server import Cut, Garbage, ProtocolServer, Status
 from tests.support.protocol_server.server import KEY, scripted
 from tests.support.requests import answered, ask
@@ -151,6 +153,15 @@ async def test_what_streams_is_the_reply_and_the_reply_is_the_same_without(open_
     assert "".join(streamed) == watched.text == "Several words, streamed."
     assert watched.message == unwatched.message
     assert watched.stop_reason is unwatched.stop_reason
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_who_has_no_leave_is_told_as_it_is_and_the_next_one_is_served(open_with: Open, is_watched: bool) -> None:
+    provider = open_with({"ana": ["Hello."]})
+    on_text = (lambda text: None) if is_watched else None
+    with pytest.raises(LeaseLost):
+        await provider.reply(ask("hi", leave=Leave(TAKEN_OVER)), on_text=on_text)
+    assert (await provider.reply(ask("hi"), on_text=on_text)).text == "Hello."
 
 
 async def test_an_empty_reply_is_a_reply(open_with: Open) -> None:

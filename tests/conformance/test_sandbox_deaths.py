@@ -15,6 +15,7 @@ import pytest
 from bullpen.errors import LeaseLost, SandboxUnavailable
 from bullpen.sandbox import ProcessIdentity, Sandbox
 from bullpen.sandboxes import open_sandbox
+from tests.support.leave import FROZEN, LONG, TAKEN_OVER, Leave
 from tests.support.sandboxes import BOUND_SECONDS, Ground, OtherWorker, Token, is_alive, until
 
 ESCAPES = """
@@ -112,30 +113,13 @@ async def test_a_successor_kills_what_a_frozen_worker_left(sandbox_kind: str, gr
             assert await sandbox.kill_leftovers(known) == []
 
 
-class Leave:
-    """What a worker's lease says each time it is asked."""
-
-    def __init__(self, *answers: float | LeaseLost) -> None:
-        self.left = list(answers)
-
-    async def __call__(self) -> float:
-        answer = self.left.pop(0)
-        if isinstance(answer, LeaseLost):
-            raise answer
-        return answer
-
-
-# A worker that was frozen for longer than its lease between asking and running has no time left when it is thawed.
-FROZEN = -1.0
-
-
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_command_that_would_begin_too_late_does_not_until_there_is_leave_again(
     sandbox_kind: str, ground: Ground, read_only: bool
 ) -> None:
     if read_only and sandbox_kind == "local":
         pytest.skip("nothing is read-only there")
-    leave = Leave(60.0, FROZEN, FROZEN, 60.0)
+    leave = Leave(LONG, FROZEN, FROZEN, LONG)
     async with open_sandbox(replace(ground.spec(), leave=leave), kind=sandbox_kind) as sandbox:
         assert (await sandbox.run("echo $$ > first; echo ready")).output == "ready\n"
         assert (await sandbox.run("echo ran", read_only=read_only)).output == "ran\n"
@@ -145,7 +129,7 @@ async def test_a_command_that_would_begin_too_late_does_not_until_there_is_leave
 async def test_who_has_lost_its_lease_starts_nothing_and_may_close_in_order(
     sandbox_kind: str, ground: Ground, token: Token
 ) -> None:
-    leave = Leave(60.0, FROZEN, LeaseLost("taken over"))
+    leave = Leave(LONG, FROZEN, TAKEN_OVER)
     async with open_sandbox(replace(ground.spec(), leave=leave), kind=sandbox_kind) as sandbox:
         await sandbox.start(f"sleep {token}")
         await token.until(1)

@@ -53,6 +53,7 @@ async def ask(
         member=agent.member.name,
         purpose=purpose,
         memo={} if memo is None else memo,
+        leave=agent.house.confirm,
     )
     tokens = input_tokens or _estimate(request)
     failures: list[ProviderError] = []
@@ -86,7 +87,6 @@ async def _attempt(
     try:
         async with governor.slot():
             try:
-                await agent.house.confirm()
                 reply = await provider.reply(request, on_text=on_text)
             except ProviderError as error:
                 if error.retryable and not isinstance(error, BadReply):

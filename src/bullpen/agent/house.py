@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from bullpen.agent.governor import Governor
 from bullpen.agent.prospects import Prospects
 from bullpen.config import Settings
+from bullpen.domain.leave import Leave, at_any_time
 from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef, Team
 from bullpen.domain.trunk import Trunk
 from bullpen.errors import BullpenError, UsageError
 from bullpen.provider import Provider
 from bullpen.providers import default_model, open_provider
-from bullpen.sandbox import Leave, at_any_time
 from bullpen.store import Bell, Store
 from bullpen.workspaces.mirror import Mirror
 

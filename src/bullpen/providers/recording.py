@@ -105,6 +105,7 @@ class ReplayProvider:
         )
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        await request.leave()
         record = self._find(request)
         record.given = True
         if on_text is not None and record.reply.text:

@@ -16,11 +16,13 @@ import httpx2
 import pytest
 import trustme
 
-from bullpen.errors import BadRequest, Overloaded
+from bullpen.errors import BadRequest, LeaseLost, Overloaded
 from bullpen.providers import open_provider
 from bullpen.providers.wire import carried
 from bullpen.providers.wire import courier as module
 from bullpen.providers.wire.courier import Courier, Delivered, is_proxied
+from tests.support.leave import LONG, TAKEN_OVER, Leave
+from tests.support.protocol_server import ProtocolServer
 from tests.support.protocol_server.server import KEY
 from tests.support.requests import ask
 
@@ -98,6 +100,28 @@ async def test_a_request_is_sent_as_given_and_its_length_counted() -> None:
         assert (await courier.post(b"/v1/x?beta=true", HEADERS, b'{"a":1}')).body == b"ok"
     [sent] = it.heard
     assert sent == b'POST /v1/x?beta=true HTTP/1.1\r\nhost: here\r\nx-key: secret\r\ncontent-length: 7\r\n\r\n{"a":1}'
+
+
+async def test_leave_is_asked_when_all_is_ready_to_be_sent() -> None:
+    """Who was frozen while it connected sends nothing for members that are somebody else's by now."""
+    async with counter(OK) as it, courier_to(it) as courier:
+        with pytest.raises(LeaseLost):
+            await courier.post(b"/", HEADERS, b"", leave=Leave(TAKEN_OVER))
+        assert it.heard == []
+        assert (await courier.post(b"/", HEADERS, b"", leave=Leave(LONG))).body == b"ok"
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5", "openai:gpt-5"])
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_who_loses_its_leave_while_the_request_is_made_sends_nothing(model: str, is_watched: bool) -> None:
+    async with ProtocolServer(lambda heard: "hello") as server:
+        provider = open_provider(model, environ=server.environ)
+        leave = Leave(LONG, TAKEN_OVER)
+        with pytest.raises(LeaseLost):
+            await provider.reply(ask("hi", leave=leave), on_text=(lambda text: None) if is_watched else None)
+        await provider.close()
+    assert leave.left == []
+    assert server.heard == []
 
 
 async def test_one_connection_serves_request_after_request() -> None:

@@ -96,6 +96,7 @@ class ScriptedProvider:
         return cls(script, model=f"scripted:{path}", limits=limits)
 
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        await request.leave()
         sight = Sight(request)
         place = _Place.in_conversation(request)
         self._remember(place)

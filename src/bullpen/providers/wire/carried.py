@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import httpx2
 from pydantic import ValidationError
 
+from bullpen.domain.leave import Leave, at_any_time
 from bullpen.providers.wire.body import as_bytes
 from bullpen.providers.wire.courier import Courier, Delivered, Header, is_proxied
 
 # We want the answer as it is (without a word about that it could be packed anyhow), and count the body ourselves.
 _PLAIN: Header = (b"accept-encoding", b"identity")
 _OURS = (b"accept-encoding", b"content-length")
+
+
+LEAVE: ContextVar[Leave] = ContextVar("leave", default=at_any_time)
+"""Of the request that is made: between who knows it and who sends it stand two libraries."""
 
 
 class Carried:
@@ -41,11 +47,14 @@ class Carried:
 
     async def request(self, cast_to: Any, options: Any, *, stream: bool = False, stream_cls: Any = None) -> Any:
         client: Any = super()
+        leave = LEAVE.get()
         if stream or self._courier is None:
+            await leave()
             return await client.request(cast_to, options, stream=stream, stream_cls=stream_cls)
         target, headers, request = self._head(as_bytes(options, self.unset))
-        delivered = await self._courier.post(target, headers, options.content)
+        delivered = await self._courier.post(target, headers, options.content, leave=leave)
         if 300 <= delivered.status < 400:
+            await leave()
             return await client.request(cast_to, options, stream=stream, stream_cls=stream_cls)
         found = _find_object(delivered)
         if found is not None:

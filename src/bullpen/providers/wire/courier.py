@@ -22,6 +22,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
+from bullpen.domain.leave import Leave, at_any_time
+
 Header = tuple[bytes, bytes]
 
 KEEP_SECONDS = 5.0
@@ -56,10 +58,13 @@ class Courier:
         self._security: ssl.SSLContext | None = None
         self._resting: list[tuple[float, _Connection]] = []
 
-    async def post(self, target: bytes, headers: Iterable[Header], body: bytes) -> Delivered:
+    async def post(
+        self, target: bytes, headers: Iterable[Header], body: bytes, *, leave: Leave = at_any_time
+    ) -> Delivered:
         connection = self._rested() or await self._connect()
         is_whole = False
         try:
+            await leave()
             async with asyncio.timeout(self._answer_seconds):
                 delivered = await connection.post(target, headers, body)
             is_whole = True

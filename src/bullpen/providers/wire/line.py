@@ -36,10 +36,11 @@ from bullpen.domain.prompt import (
     Usage,
 )
 from bullpen.domain.text import storable
-from bullpen.errors import Overloaded, UsageError
+from bullpen.errors import LeaseLost, Overloaded, UsageError
 from bullpen.provider import ModelRequest
 from bullpen.providers.account import Account
 from bullpen.providers.wire.body import SAID
+from bullpen.providers.wire.carried import LEAVE
 from bullpen.providers.wire.client import close_model, open_model
 from bullpen.providers.wire.fault import fault_of
 from bullpen.providers.wire.message import called_names, incoming, outgoing
@@ -93,6 +94,9 @@ class Line:
     async def reply(self, request: ModelRequest, *, on_text: Callable[[str], None] | None) -> Reply:
         parameters, settings = self._parameters(request)
         messages = outgoing(self._unsaid(request, settings), provider=self._account.provider, system=self._model.system)
+        # Asked here for all, and by the clients of our own once more when all is ready to be sent.
+        await request.leave()
+        asked = LEAVE.set(request.leave)
         try:
             if on_text is not None or request.max_output_tokens > MAX_UNSTREAMED_TOKENS:
                 response = await self._stream(messages, parameters, settings, on_text)
@@ -102,10 +106,14 @@ class Line:
                 )
             self._learn(response)
             return self._reply(request, response)
+        except LeaseLost:
+            raise
         except Exception as error:
             # The contract promises only our errors, and a garbled reply makes the library stumble anywhere. Nothing
             # is chained: requests hang on the library's errors, and keys on requests.
             raise fault_of(error, self._name, self._account) from None
+        finally:
+            LEAVE.reset(asked)
 
     def _parameters(self, request: ModelRequest) -> tuple[ModelRequestParameters, ModelSettings]:
         settings = {**self._settings, "max_tokens": request.max_output_tokens}
