@@ -5,7 +5,8 @@ begins here after others may have taken the members over, as far as this process
 
 - after `lease - margin` without a renewal it is `lost`, however long a renewal that is under way hangs;
 - who was frozen or suspended that long, or has lost the connection that proves its life, renews before it acts;
-- a command carries the moment until which it may begin: its keeper, which nobody froze, looks at the clock last.
+- a command carries the moment until which it may begin: its keeper, which nobody froze, looks at the clock last;
+- a request to a model asks once more when it is ready to be sent.
 """
 
 from __future__ import annotations
