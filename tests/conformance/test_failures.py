@@ -301,6 +301,21 @@ async def test_a_database_that_was_removed_is_missed_by_whoever_waits_and_by_eve
     assert (tmp_path / "store").exists() == is_replaced
 
 
+async def test_who_finds_the_journal_unreadable_keeps_nobody_else_out(tmp_path: Path) -> None:
+    async with opened(f"files:{tmp_path}") as store, opened(f"files:{tmp_path}") as other:
+        team, user = await create_team(store)
+        journal = tmp_path / ".teams/.journal"
+        journal.rename(tmp_path / "journal")
+        journal.mkdir()
+        for verb in (store.create_task(user, "refused"), store.list_tasks(team.id)):
+            with pytest.raises(StoreUnavailable, match="cannot be used"):
+                await verb
+        journal.rmdir()
+        (tmp_path / "journal").rename(journal)
+        async with asyncio.timeout(BOUND_SECONDS):
+            await other.create_task(user, "written")
+
+
 async def test_a_directory_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=tmp_path.name):
         async with opened(f"sqlite:///{tmp_path}") as store:

@@ -100,11 +100,20 @@ class Gate:
         if descriptor is None:
             return True
         fcntl.flock(descriptor, fcntl.LOCK_SH if self._is_shared else fcntl.LOCK_EX)
+        self.is_inside = True
+        try:
+            return self._look_around(descriptor)
+        except BaseException:
+            # Whoever could not look (no descriptor is left, a disk that fails) must not keep everybody else out.
+            self.leave()
+            raise
+
+    def _look_around(self, descriptor: int) -> bool:
         if not self._is_current(descriptor):
             # The directory was removed, and perhaps made anew: this lock excludes nobody.
+            self.is_inside = False
             self.close()
             return False
-        self.is_inside = True
         self.commits = self._read_commits(descriptor)
         if not self._is_shared:
             self._note()
@@ -113,19 +122,14 @@ class Gate:
         return True
 
     def _finish_for_the_dead(self, descriptor: int) -> bool:
-        try:
-            if self._is_shared:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                self.commits = self._read_commits(descriptor)
-            if self._journal.recover():
-                self.count_commit()
-            if self._is_shared:
-                # Not atomic: somebody may come in between, so everything is looked at again.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-                self.is_inside = False
-        except BaseException:
+        if self._is_shared:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self.commits = self._read_commits(descriptor)
+        if self._journal.recover():
+            self.count_commit()
+        if self._is_shared:
+            # Not atomic: somebody may come in between, so everything is looked at again.
             self.leave()
-            raise
         return not self._is_shared
 
     def _open(self) -> int | None:
