@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import subprocess
 import sys
 import textwrap
@@ -133,6 +134,21 @@ async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: T
     original = (await team.list_mail("cat"))[0]
     assert original.delivered_at is not None
     assert original.answered_at is not None
+
+
+async def test_mail_that_a_failed_verb_could_not_acknowledge_is_acknowledged_by_the_next(
+    team: Team, tmp_path: Path
+) -> None:
+    async with team.join("cat") as me:
+        await team.send("cat", "are you there?")
+        [message] = await me.take_mail()
+        with (tmp_path / "work.db.gate").open() as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await me.send("lead", "yes", reply_to=message.id)
+        await me.send("lead", "yes", reply_to=message.id)
+        assert await me.take_mail() == [], "it has been dealt with"
 
 
 async def test_mail_comes_in_the_order_in_which_it_was_sent_however_much_has_gathered(team: Team) -> None:

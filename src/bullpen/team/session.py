@@ -156,6 +156,9 @@ class Session:
             await self._store.shut_down_member(self.ref, reason="finished" if is_clean else "crashed")
 
     async def _acknowledge(self) -> None:
-        offered, self._offered = self._offered, []
+        offered = self._offered
         if offered:
             await self._store.acknowledge_mail(self.ref, offered)
+            # Not before: a verb that is cancelled, or finds the store unavailable, leaves it to the next one.
+            if self._offered is offered:
+                self._offered = []
