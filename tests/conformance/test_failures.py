@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import random
@@ -512,6 +513,18 @@ async def test_whoever_holds_the_store_for_ever_is_named_and_the_waiting_verb_ne
         assert (task.id, task.subject) == (1, "written")
         assert [task] == await store.list_tasks(team.id)
         assert await store.list_workers() == []
+
+
+@pytest.mark.parametrize(("store", "lock"), [("sqlite-file", "bullpen.db.gate"), ("files", ".teams/.lock")])
+async def test_whoever_waits_is_told_in_time_whatever_the_lock_file_says(tmp_path: Path, store: str, lock: str) -> None:
+    async with opened(_url(store, tmp_path)) as waiting:
+        _, user = await create_team(waiting)
+        with (tmp_path / lock).open("r+b") as file:
+            file.write(b"\xff" * 40)
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with _impatient(waiting), pytest.raises(StoreUnavailable, match="another process holds the store"):
+                await asyncio.wait_for(waiting.create_task(user, "given up"), BOUND_SECONDS)
 
 
 async def test_a_store_can_be_closed_while_another_process_holds_it(

@@ -65,8 +65,9 @@ class Gate:
 
     def holder(self) -> str:
         try:
-            pid = self._path.read_text().strip()
-        except OSError:
+            with self._path.open("rb") as file:
+                pid = file.read(len(self._name)).decode("ascii").strip()
+        except (OSError, ValueError):
             pid = ""
         return f"process {pid}" if pid else "another process"
 
