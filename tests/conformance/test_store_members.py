@@ -423,6 +423,12 @@ async def test_the_human_cannot_be_shut_down(board: Board) -> None:
         await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "user")
 
 
+async def test_the_human_cannot_be_released_and_keeps_its_incarnation(board: Board) -> None:
+    with pytest.raises(NotAllowed):
+        await board.store.release_member(board.user, note="crashed")
+    assert (await board.member("user")).incarnation == 0
+
+
 async def test_a_loop_that_crashed_is_released_like_a_lapse(board: Board) -> None:
     """In a living worker: the slot that it leaves is free for it, so its task waits for it."""
     only = await board.store.register_worker(slots=1)

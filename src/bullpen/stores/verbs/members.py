@@ -180,6 +180,8 @@ class MemberVerbs:
     @write
     async def release_member(tx: Transaction, by: MemberRef, *, note: str) -> Member:
         team, member = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        if member.kind is MemberKind.USER:
+            raise NotAllowed("the human cannot be released: nobody hosts one")
         # The slot that it leaves is free for it.
         [over] = await unhost(tx, [member], why=note, reserve=lambda one: one.worker_id is not None)
         if member.kind is not MemberKind.LEAD and team.deleted_at is None:
