@@ -295,6 +295,24 @@ async def test_numbers_of_any_size_are_kept_where_json_is_kept(board: Board) -> 
     assert team.settings["n"] == numbers
 
 
+async def test_what_is_nested_too_deeply_is_refused_and_nothing_is_stored(board: Board) -> None:
+    ana = await board.teammate("ana")
+    before = [event.kind for event in await board.store.list_events(board.id)]
+    for depth in (500, 100_000):
+        deep: list[Any] = []
+        for _ in range(depth):
+            deep = [deep]
+        for verb in (
+            board.store.record_turn(ana, "user", deep),
+            board.store.set_member_counters(ana, {"n": deep}),
+            board.store.change_team(board.lead, settings={"n": deep}, operation_id="deep"),
+        ):
+            with pytest.raises(UsageError, match="nested too deeply"):
+                await verb
+    assert [event.kind for event in await board.store.list_events(board.id)] == before
+    await board.store.change_team(board.lead, settings={"n": [[]]}, operation_id="deep")
+
+
 async def test_an_exit_code_and_a_time_of_any_size_are_kept(board: Board) -> None:
     ana = await board.teammate("ana")
     await board.claimed(ana, check="x")

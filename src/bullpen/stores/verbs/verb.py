@@ -48,12 +48,16 @@ def write(
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        given: Any = [_usable(value, name) for name, value in zip(names, args, strict=False)]
-        named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
-        operation_id = named.get("operation_id")
-        if operation_id is None:
-            return await self._write(lambda tx: function(tx, *given, **named))
-        return await self._write(lambda tx: _once(tx, str(operation_id), function, *given, **named))
+        try:
+            given: Any = [_usable(value, name) for name, value in zip(names, args, strict=False)]
+            named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
+            operation_id = named.get("operation_id")
+            if operation_id is None:
+                return await self._write(lambda tx: function(tx, *given, **named))
+            return await self._write(lambda tx: _once(tx, str(operation_id), function, *given, **named))
+        except RecursionError:
+            # Wherever it was too much: nothing has been written.
+            raise UsageError(f"what was given to {function.__name__} is nested too deeply to be stored") from None
 
     return method
 
