@@ -54,6 +54,33 @@ async def test_looking_at_a_foreign_board_writes_nothing(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tasks", ".team"]
 
 
+@pytest.mark.parametrize("depth", [200, 400, 800])
+async def test_what_is_nested_too_deeply_to_be_written_back_is_left_alone_and_the_rest_goes_on(
+    tmp_path: Path, depth: int
+) -> None:
+    deep: Any = "deep"
+    for _ in range(depth):
+        deep = [deep]
+    put_task(tmp_path, 1, status="pending", owner="", note=deep)
+    put_task(tmp_path, 2, status="pending", owner="")
+    put(tmp_path / ".team" / "config.json", {"members": [{"name": "alice", "note": deep}]})
+    letters = [{"from": "lead", "content": content, "note": note} for content, note in (("odd", deep), ("hi", 1))]
+    put(tmp_path / ".team" / "inbox" / "user.jsonl", letters)
+    before = (tmp_path / ".tasks" / "task_1.json").read_bytes()
+    async with files(tmp_path) as store:
+        user = user_of(await default_team(store))
+        assert (await store.create_task(user, "new")).id == 3
+        user = user_of(await default_team(store))
+        assert [task.id for task in await store.list_tasks(user.team_id)] == [2, 3]
+        assert (await store.claim_task(user, 2)).owner == "user"
+        offered = await store.list_offered_mail(user)
+        assert [message.content for message in offered] == ["hi"]
+        await store.acknowledge_mail(user, [offered[0].id])
+        await store.send(user, "lead", "go on")
+        assert EventKind.TASK_QUARANTINED in await kinds(store, user.team_id)
+    assert (tmp_path / ".tasks" / "task_1.json").read_bytes() == before
+
+
 async def test_a_foreign_team_has_the_same_id_at_every_look_and_keeps_it_when_it_is_adopted(tmp_path: Path) -> None:
     put_task(tmp_path, 1)
     async with files(tmp_path) as store:

@@ -7,7 +7,10 @@ hand: `parse_object` says None instead of raising.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
+
+MAX_DEPTH = 100
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
@@ -17,6 +20,26 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def parse_foreign(data: bytes) -> dict[str, Any] | None:
+    """`parse_object` for what anybody may have written. None, too, for what is nested so deeply that it could be read
+    but not written back: every verb that comes by would fail with it."""
+    value = parse_object(data)
+    if value is None or data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return value
+    return value if _is_shallow(value) else None
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+    return not level
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def file_bytes(value: Any) -> bytes:

@@ -29,7 +29,7 @@ from bullpen.domain.message import RUNTIME_TYPES, Message, MessageType, Origin
 from bullpen.domain.record import replace
 from bullpen.domain.text import name_key
 from bullpen.stores.files.foreign import moment_of, pick, text_of
-from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
+from bullpen.stores.files.form import file_bytes, line_bytes, parse_foreign, parse_object
 from bullpen.stores.files.layout import DEFAULT_FOREIGN, TEAMS, Home
 from bullpen.stores.files.view import View
 
@@ -385,7 +385,7 @@ def _line_of(message: Message) -> dict[str, Any]:
 
 def _salvage(line: bytes) -> tuple[dict[str, Any] | None, int]:
     """The object in this line and where it begins: a writer that died may have left the head of one before it."""
-    raw = parse_object(line)
+    raw = parse_foreign(line)
     begins = 0
     for _ in range(_MAX_HEADS):
         if raw is not None:
@@ -393,7 +393,7 @@ def _salvage(line: bytes) -> tuple[dict[str, Any] | None, int]:
         begins = line.find(b'{"', begins + 1)
         if begins < 0:
             break
-        raw = parse_object(line[begins:])
+        raw = parse_foreign(line[begins:])
         # An object inside the torn one is not the next message.
         if raw is not None and ("content" not in raw or pick(raw, "from", "sender") is None):
             raw = None

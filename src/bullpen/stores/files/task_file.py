@@ -21,7 +21,7 @@ from bullpen.domain.files import parse_files
 from bullpen.domain.task import Evidence, Handover, Task
 from bullpen.errors import UsageError
 from bullpen.stores.files.foreign import moment_of, numbers_of, pick, status_of, text_of, text_or_none
-from bullpen.stores.files.form import canonical, file_bytes, parse_object
+from bullpen.stores.files.form import canonical, file_bytes, parse_foreign
 from bullpen.stores.files.layout import TASK_FILE
 
 Raw = dict[str, Any]
@@ -57,7 +57,7 @@ _KNOWN = frozenset({"id", "blocks", "waitingFor", "rev", *_BLOCKED_BY}).union(*_
 
 def parse_task(data: bytes) -> Raw | None:
     """None for a torn file, no object, or a status that nobody knows."""
-    raw = parse_object(data)
+    raw = parse_foreign(data)
     return None if raw is None or status_of(raw.get("status")) is None else raw
 
 

@@ -19,7 +19,7 @@ from bullpen.domain.member import LEAD, USER, Member, MemberKind, MemberStatus, 
 from bullpen.domain.text import name_key
 from bullpen.errors import SchemaTooNew, StoreUnavailable
 from bullpen.stores.files.foreign import moment_of, moment_of_ns, name_of, pick, text_of, text_or_none
-from bullpen.stores.files.form import file_bytes, parse_object
+from bullpen.stores.files.form import file_bytes, parse_foreign, parse_object
 from bullpen.stores.files.layout import DEFAULT_TASKS, INBOX_FILE, TASK_FILE, Home
 from bullpen.stores.files.roster import member_object
 from bullpen.stores.files.view import View
@@ -79,6 +79,8 @@ def team_bytes(file: TeamFile) -> bytes:
 
 def _decode(data: bytes, home: Home) -> TeamFile | None:
     config = parse_object(data)
+    if config is not None and not isinstance(config.get("bullpen"), int):
+        config = parse_foreign(data)
     if config is None:
         raise StoreUnavailable(f"{home.config} is not readable: repair it, nothing is written over it")
     version = config.get("bullpen")
@@ -123,7 +125,7 @@ def _found_team(view: View, home: Home, name: str) -> TeamFile | None:
     has_board = home.tasks == DEFAULT_TASKS and any(TASK_FILE.fullmatch(name) for name in view.names(DEFAULT_TASKS))
     if not sources and not has_board:
         return None
-    configs = [view.object(f"{directory}/config.json") or {} for directory in sources]
+    configs = [parse_foreign(view.read(f"{directory}/config.json") or b"") or {} for directory in sources]
     since = min(_made_at(view, directory) for directory in [*sources, *([home.tasks] if has_board else [])])
     team = Team(
         id=foreign_id(name),
