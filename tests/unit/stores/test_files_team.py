@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+
+import pytest
 
 from bullpen.clock import FakeClock
 from bullpen.domain.member import MemberStatus
@@ -65,3 +68,27 @@ async def test_a_change_that_was_refused_leaves_a_large_roster_as_it_was(tmp_pat
                 continue
             raise AssertionError("there was no room")
         assert await store.list_members(team.id) == before
+
+
+@pytest.mark.parametrize("left", [None, "<<<<<<< HEAD", '{"next_team_id": null, "next_worker_id": "2"}'])
+async def test_no_id_comes_twice_where_the_counters_were_left_behind(tmp_path: Path, left: str | None) -> None:
+    """A copy without the files whose names begin with a dot, or a merge that nobody finished."""
+    async with files(tmp_path) as store:
+        teams = [await store.create_team(name) for name in ("crew", "troop")]
+        host = await store.register_worker()
+        await store.join_member(host.id, teams[0].id, "ana")
+        shutil.copytree(tmp_path / ".teams", tmp_path / "copy/.teams", ignore=shutil.ignore_patterns(".*"))
+    if left is not None:
+        (tmp_path / "copy/.teams/.store.json").write_text(left)
+    async with files(tmp_path / "copy") as store:
+        new = await store.create_team("new")
+        assert [(team.id, team.name) for team in await store.list_teams()] == [
+            (teams[0].id, "crew"),
+            (teams[1].id, "troop"),
+            (new.id, "new"),
+        ]
+        await store.create_task(user_of(new.id), "its own")
+        assert await store.list_tasks(teams[0].id) == []
+        worker = await store.register_worker()
+        assert worker.id != host.id, "or it would be taken for the host of ana"
+        assert (await store.join_member(worker.id, teams[0].id, "ana")).worker_id == worker.id

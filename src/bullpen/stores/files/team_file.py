@@ -25,7 +25,7 @@ from bullpen.stores.files.roster import member_object
 from bullpen.stores.files.view import View
 
 SCHEMA = 1
-_FIRST_FOREIGN_ID = 1 << 32
+FIRST_FOREIGN_ID = 1 << 32
 _TEAM_KEYS = (
     "id",
     "name",
@@ -117,7 +117,7 @@ def _decode_member(entry: Any, team: Team) -> Member | None:
 
 
 def foreign_id(name: str) -> int:
-    return _FIRST_FOREIGN_ID + int.from_bytes(hashlib.sha256(name_key(name).encode()).digest()[:4])
+    return FIRST_FOREIGN_ID + int.from_bytes(hashlib.sha256(name_key(name).encode()).digest()[:4])
 
 
 def _found_team(view: View, home: Home, name: str) -> TeamFile | None:

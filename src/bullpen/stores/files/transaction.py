@@ -36,7 +36,7 @@ from bullpen.stores.files.layout import REQUEST_FILE, STORE, SUBMISSION_FILE, Ho
 from bullpen.stores.files.memory import Hints, Memory
 from bullpen.stores.files.purse import Purse
 from bullpen.stores.files.roster import LISTED, member_bytes
-from bullpen.stores.files.team_file import SCHEMA, TeamFile, team_bytes
+from bullpen.stores.files.team_file import FIRST_FOREIGN_ID, SCHEMA, TeamFile, team_bytes
 from bullpen.stores.files.view import View
 from bullpen.stores.files.workers import Workers
 from bullpen.stores.transaction import EventRing, Lock, R, Ring
@@ -155,7 +155,7 @@ class FilesTransaction:
 
     def _insert_team(self, team: Team) -> Team:
         self._clear_place(team.key)
-        team = replace(team, id=self._take_number("next_team_id"))
+        team = replace(team, id=self._take_number("next_team_id", self._team_ids))
         self.save(TeamFile(home=live_home(team.name), team=team, listed={}, members={}))
         return team
 
@@ -203,13 +203,27 @@ class FilesTransaction:
     async def count_generations(self, key: str) -> int:
         return self._catalogue.count(key)
 
-    def _take_number(self, name: str) -> int:
+    def _take_number(self, name: str, taken: Callable[[], Iterable[int]]) -> int:
         counters = self.view.object(STORE) or {"schema": SCHEMA}
         if counters.get("schema", SCHEMA) > SCHEMA:
             raise SchemaTooNew
-        number = int(counters.get(name, 1))
+        number = counters.get(name)
+        if not isinstance(number, int):
+            # The first of all; or a copy without the files whose names begin with a dot, a conflict left by a merge.
+            number = max(taken(), default=0) + 1
         self.view.write(STORE, file_bytes({**counters, name: number + 1}))
         return number
+
+    def _team_ids(self) -> Iterator[int]:
+        """Those that we gave."""
+        ids = (file.team.id for file in self._catalogue.every(include_deleted=True))
+        return (number for number in ids if number < FIRST_FOREIGN_ID)
+
+    def _worker_ids(self) -> Iterator[int]:
+        """Also of those who are gone, but somebody's host as far as that one knows."""
+        yield from (worker.id for worker in self._workers.listed(include_stopped=True))
+        for file in self._catalogue.every(include_deleted=True):
+            yield from (member.worker_id for member in file.members.values() if member.worker_id is not None)
 
     # -- workers -----------------------------------------------------------------------
 
@@ -217,7 +231,7 @@ class FilesTransaction:
         return self._workers.find(worker_id)
 
     def _insert_worker(self, worker: Worker) -> Worker:
-        worker = replace(worker, id=self._take_number("next_worker_id"))
+        worker = replace(worker, id=self._take_number("next_worker_id", self._worker_ids))
         self._workers.save(worker)
         return worker
 
