@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import json
 import os
 import random
@@ -639,6 +640,33 @@ async def test_verbs_cancelled_at_any_moment_happen_entirely_or_not_at_all(
             event.data["task"] for event in await store.list_events(team.id, limit=10_000) if "task" in event.data
         ]
         assert sorted(events) == [task.id for task in tasks], "a verb without its event, or the other way round"
+
+
+async def test_who_is_cancelled_while_it_closes_a_store_leaves_nothing_open(disk_store_url: str) -> None:
+    async with opened(disk_store_url) as store:
+        _, user = await create_team(store)
+    before = _open_files(), _threads()
+    for steps in range(1, 12):
+        closing = open_store(disk_store_url)
+        await closing.__aenter__()
+        await asyncio.gather(*(closing.create_task(user, "task") for _ in range(2)), closing.list_teams())
+        leaving = asyncio.create_task(closing.__aexit__(None, None, None))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        with suppress(asyncio.CancelledError):
+            await leaving
+    gc.collect()
+    assert (_open_files(), _threads()) == before
+
+
+def _open_files() -> list[str]:
+    names = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return sorted(name for name in names if "store" in name)
+
+
+def _threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("bullpen-"))
 
 
 # -- clocks ----------------------------------------------------------------------------------------------

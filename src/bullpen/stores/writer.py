@@ -252,7 +252,11 @@ class Writer:
         behind, and what it uses must stay open, or it would one day write into a file of somebody else."""
         self._is_closing = True
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join, CLOSE_PATIENCE_SECONDS)
+        await run_to_the_end(self._thread.join, CLOSE_PATIENCE_SECONDS)
+        return self.has_ended
+
+    @property
+    def has_ended(self) -> bool:
         return not self._thread.is_alive()
 
     def _run_here(self, job: Job[Any]) -> bool:
@@ -350,6 +354,18 @@ class Writer:
                 break
             jobs.append(job)
         return jobs
+
+
+async def run_to_the_end(function: Callable[..., None], *args: Any) -> None:
+    """In a thread. Who is cancelled meanwhile waits all the same: what the thread uses can be closed only then."""
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args))
+    try:
+        await asyncio.wait({running})
+    finally:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+    running.result()
 
 
 def _announce(jobs: list[Job[Any]], afterwards: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -41,7 +41,7 @@ from bullpen.stores.transaction import Ring, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
 from bullpen.stores.verbs.wake import offer
-from bullpen.stores.writer import Job, Writer
+from bullpen.stores.writer import Job, Writer, run_to_the_end
 
 T = TypeVar("T")
 
@@ -79,14 +79,17 @@ class FilesStore(VerbStore):
         self._reader = Writer("bullpen-files-reader", self._read_gate, self._look, self._ring)
 
     async def _close(self) -> None:
-        await self._writer.close()
-        await self._reader.close()
+        # A stack: who is cancelled in one of these steps still takes the others.
+        async with AsyncExitStack() as stack:
+            for part in (self._bell, self._lives, self._read_gate, self._write_gate):
+                stack.callback(part.close)
+            stack.push_async_callback(run_to_the_end, self._rest)
+            stack.push_async_callback(self._reader.close)
+            await self._writer.close()
+
+    def _rest(self) -> None:
         with suppress(OSError):
-            await asyncio.to_thread(self._write_gate.rest)
-        self._write_gate.close()
-        self._read_gate.close()
-        self._lives.close()
-        self._bell.close()
+            self._write_gate.rest()
 
     # -- writing -----------------------------------------------------------------------
 

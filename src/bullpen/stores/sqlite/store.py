@@ -100,14 +100,19 @@ class SqliteStore(VerbStore):
                 await self._write(_nothing)
 
     async def _close(self) -> None:
-        is_over = await self._writer.close()
+        try:
+            await self._writer.close()
+        finally:
+            self._close_all()
+
+    def _close_all(self) -> None:
         self._readers.shutdown()
         # From here on a look goes to the thread that is no more, and is refused.
         self._last_look_seconds = float("inf")
         if self._read_cursor is not None:
             self._read_cursor.connection.close()
             self._read_cursor = None
-        if is_over:
+        if self._writer.has_ended:
             if self._write_cursor is not None:
                 self._write_cursor.connection.close()
                 self._write_cursor = None
