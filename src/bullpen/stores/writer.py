@@ -42,6 +42,11 @@ TURN_SECONDS = 0.002
 """How long one task may call verb after verb before the loop has a turn in between."""
 
 
+LATE_SECONDS = 0.05
+"""Who leaves the gate so much later than it should may not stay inside for `HURRY_SECONDS`."""
+HURRY_SECONDS = 30.0
+
+
 class Pace:
     """Says when the loop is due for a turn before a verb that could run at once.
 
@@ -170,12 +175,14 @@ class Visit:
     Each change of the process inside costs a switch of the processor, and what the next one knew of the pages that
     were changed: where several write all the time, more than half of all. So whoever had to wait stays for
     `stay_seconds`, and the verbs that follow run where they are called, like those of a process that is alone. It
-    leaves before that when nothing follows.
+    leaves before that when nothing follows. Whoever could not leave in time (its process was busy with something that
+    lets no other thread go on) does not stay again for a while.
     """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._stays_until = 0.0
+        self._hurries_until = 0.0
 
     @property
     def stays(self) -> bool:
@@ -191,12 +198,16 @@ class Visit:
     def enter(self) -> None:
         if not self.try_enter():
             self._gate.enter()
-            if self._gate.stay_seconds:
-                self._stays_until = time.monotonic() + self._gate.stay_seconds
+            now = time.monotonic()
+            if self._gate.stay_seconds and now >= self._hurries_until:
+                self._stays_until = now + self._gate.stay_seconds
 
     def leave(self, *, at_once: bool = False) -> None:
         """At once, or if it must not stay."""
         if at_once or not self.left_seconds:
+            now = time.monotonic()
+            if self.stays and now > self._stays_until + LATE_SECONDS:
+                self._hurries_until = now + HURRY_SECONDS
             self._stays_until = 0.0
             self._gate.leave()
 

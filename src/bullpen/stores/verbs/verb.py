@@ -16,6 +16,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from itertools import chain, repeat
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bullpen.domain.budget import Settlement
@@ -49,7 +50,7 @@ def write(
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            given: Any = [_usable(value, name) for name, value in zip(names, args, strict=False)]
+            given: Any = list(map(_usable, args, chain(names, repeat(""))))
             named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
             operation_id = named.get("operation_id")
             if operation_id is None:
@@ -70,7 +71,7 @@ def read(
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        given: Any = [_usable(value, name) for name, value in zip(names, args, strict=False)]
+        given: Any = list(map(_usable, args, chain(names, repeat(""))))
         named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
         return await self._read(lambda tx: function(tx, *given, **named))
 
