@@ -90,8 +90,11 @@ class _Watch:
                 if self._agent.was_interrupted():
                     raise Interrupted
         except Exception as reason:
-            self._reason = reason
-            self._task.cancel()
+            # Once only: who presses Esc twice has cut off the same thing, which is just ending. A second cancellation
+            # would cut off that end, and be taken for somebody else's.
+            if self._reason is None:
+                self._reason = reason
+                self._task.cancel()
         else:
             self._timer = self._task.get_loop().call_later(LOOK_AGAIN_SECONDS, self.look_now)
         self._looking = None

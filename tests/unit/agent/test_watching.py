@@ -88,6 +88,36 @@ async def test_an_interrupt_ends_it_first_and_is_told_after_that() -> None:
     assert task.cancelling() == 0
 
 
+async def test_a_second_interrupt_does_not_cut_off_the_end_of_what_the_first_cut_off() -> None:
+    ending, may_end, ended = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def slow_to_end(began: asyncio.Event) -> None:
+        try:
+            began.set()
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await may_end.wait()
+            ended.append("ended")
+
+    member, began = Member(), asyncio.Event()
+    task = asyncio.ensure_future(member.watch(slow_to_end(began)))
+    await asyncio.wait_for(began.wait(), BOUND_SECONDS)
+    member.found.append("interrupt")
+    member.bell.ring()
+    await asyncio.wait_for(ending.wait(), BOUND_SECONDS)
+    looks = member.looks
+    member.bell.ring()
+    while member.looks == looks or member.is_interrupted:  # noqa: ASYNC110 - as below
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(Interrupted):
+        await asyncio.wait_for(task, BOUND_SECONDS)
+    assert ended == ["ended"]
+    assert task.cancelling() == 0
+
+
 async def test_a_member_that_somebody_else_is_by_now_ends_with_lease_lost() -> None:
     member = Member()
     task = await begun(member)
