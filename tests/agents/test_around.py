@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+from bullpen.clock import FakeClock
 from bullpen.domain.background import BackgroundState
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import MemberStatus
+from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.providers.scripted import Step
+from bullpen.stores.sqlite import SqliteStore
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, newest_of, play, results
 from tests.support.sandboxes import Token
 from tests.support.sandboxes import until as until_true
@@ -110,6 +113,47 @@ async def test_what_ran_when_its_host_left_is_lost_and_told_once(tmp_path: Path,
     assert background.state is BackgroundState.LOST
     assert len(notices) == 1
     assert "bg-1" in notices[0].content
+
+
+class Slow(SqliteStore):
+    """Answers when the test says so; what it was asked for is written by then."""
+
+    def __init__(self) -> None:
+        super().__init__("sqlite:///:memory:", None, FakeClock())
+        self.written, self.may_answer, self.looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def attend(self, by: MemberRef) -> Any:
+        found = await super().attend(by)
+        self.looked.set()
+        return found
+
+    async def start_background(self, *args: Any, **known: Any) -> Any:
+        started = await super().start_background(*args, **known)
+        self.written.set()
+        await self.may_answer.wait()
+        return started
+
+
+async def test_who_is_interrupted_while_it_starts_something_leaves_nothing_that_is_taken_for_running(
+    tmp_path: Path,
+) -> None:
+    start = call("bash", command="sleep 3600", run_in_background=True)
+    model = Recorder({"ana": [start, "I stopped."]})
+    async with Slow() as store, troupe(model, tmp_path, store=store) as team:
+        await team.spawn("ana", prompt="Start it.")
+        async with hosted(team):
+            await store.written.wait()
+            store.looked.clear()
+            await team.interrupt("ana")
+            await store.looked.wait()
+            for _ in range(10):
+                # So that the cut comes before the answer.
+                await asyncio.sleep(0)
+            store.may_answer.set()
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+            [background] = await store.list_backgrounds(team.id)
+            assert background.state is BackgroundState.STOPPED
+            assert (await store.get_snapshot(team.id)).running == 0
 
 
 async def test_a_subagent_beside_the_lead_answers_with_one_notice_that_wakes_it(tmp_path: Path) -> None:

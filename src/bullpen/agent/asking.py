@@ -10,17 +10,19 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bullpen.agent.agent import Agent
 from bullpen.agent.governor import retry_delay
 from bullpen.agent.memory import estimate_tokens
 from bullpen.agent.pricing import find_price_usd, tell_unpriced
-from bullpen.domain.budget import BUDGET_SPENT, Refusal, Reservation, Settlement
+from bullpen.domain.budget import BUDGET_SPENT, Refusal, Reservation, Reserved, Settlement
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec, Usage
 from bullpen.errors import BadReply, ProviderError, ShuttingDown
 from bullpen.provider import ModelRequest, Provider
+from bullpen.tools.patience import seen_through
 
 logger = logging.getLogger(__name__)
 
@@ -60,16 +62,12 @@ async def ask(
     while True:
         reservation = await _reserve(agent, provider, request, tokens)
         try:
-            reply = await _attempt(agent, provider, request, reservation, on_text)
+            return await _attempt(agent, provider, request, reservation, on_text)
         except ProviderError as error:
             failures.append(error)
             if not error.retryable or _is_enough(failures):
                 raise
             await _back_off(agent, provider, error, len(failures))
-            continue
-        return reply, Settlement(
-            reservation_id=reservation.id, usage=reply.usage, cost_usd=await _cost(agent, provider, reply)
-        )
 
 
 def _is_enough(failures: Sequence[ProviderError]) -> bool:
@@ -82,9 +80,11 @@ async def _attempt(
     request: ModelRequest,
     reservation: Reservation,
     on_text: Callable[[str], None] | None,
-) -> Reply:
+) -> tuple[Reply, Settlement]:
     governor = agent.house.models.governor(provider)
     try:
+        if agent.member.status is MemberStatus.WAITING:
+            await agent.set_status(MemberStatus.WORKING)
         async with governor.slot():
             try:
                 reply = await provider.reply(request, on_text=on_text)
@@ -93,12 +93,16 @@ async def _attempt(
                     governor.note_refusal()
                 raise
             governor.note_answer()
-            return reply
+        cost_usd = await _cost(agent, provider, reply)
+        return reply, Settlement(reservation_id=reservation.id, usage=reply.usage, cost_usd=cost_usd)
     except BaseException:
         # It leaves no reply to be settled with. What a broken-off call has cost nobody can say: as the bill shows it.
-        nothing = Settlement(reservation_id=reservation.id, usage=Usage(), cost_usd=0.0)
-        await asyncio.shield(agent.store.settle(agent.ref, nothing))
+        await asyncio.shield(_settle_unused(agent, reservation))
         raise
+
+
+async def _settle_unused(agent: Agent, reservation: Reservation) -> None:
+    await agent.store.settle(agent.ref, Settlement(reservation_id=reservation.id, usage=Usage(), cost_usd=0.0))
 
 
 async def _back_off(agent: Agent, provider: Provider, error: ProviderError, attempt: int) -> None:
@@ -117,20 +121,27 @@ async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, toke
     if price is None:
         await tell_unpriced(agent, provider)
     while True:
-        outcome = await agent.store.reserve(
-            agent.ref,
-            purpose=request.purpose,
-            provider_key=provider.key_id,
-            model=provider.model,
-            tokens=tokens + request.max_output_tokens,
-            cost_usd=price or 0.0,
+        outcome = await seen_through(
+            agent.store.reserve(
+                agent.ref,
+                purpose=request.purpose,
+                provider_key=provider.key_id,
+                model=provider.model,
+                tokens=tokens + request.max_output_tokens,
+                cost_usd=price or 0.0,
+            ),
+            partial(_give_back, agent),
         )
         if outcome.reservation is not None:
-            if agent.member.status is MemberStatus.WAITING:
-                await agent.set_status(MemberStatus.WORKING)
             return outcome.reservation
         assert outcome.refusal is not None
         await _wait_for_room(agent, outcome.refusal)
+
+
+async def _give_back(agent: Agent, outcome: Reserved) -> None:
+    """Cut off while it was written: open, it would count as spent, and others would wait for it to be settled."""
+    if outcome.reservation is not None:
+        await _settle_unused(agent, outcome.reservation)
 
 
 async def _wait_for_room(agent: Agent, refusal: Refusal) -> None:

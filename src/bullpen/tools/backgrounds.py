@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bullpen.domain.background import Background, BackgroundKind, BackgroundState
 from bullpen.domain.member import MemberRef
@@ -19,7 +20,7 @@ from bullpen.sandbox import OUTPUT_CHARACTERS, Command
 from bullpen.sandboxes.output import excerpt
 from bullpen.store import Store
 from bullpen.tool import ToolContext
-from bullpen.tools.patience import insist
+from bullpen.tools.patience import insist, seen_through
 
 TAIL_CHARACTERS = 4_000
 TITLE_CHARACTERS = 200
@@ -56,14 +57,13 @@ class Backgrounds:
     async def start_command(self, context: ToolContext, title: str, command: Command) -> Background:
         """Known to the store, or stopped."""
         try:
-            started = await self._store.start_background(
-                context.ref,
+            started = await self._store_start(
+                context,
                 BackgroundKind.COMMAND,
-                _title(title),
+                title,
                 pid=command.identity.pid,
                 start_ticks=command.identity.start_ticks,
                 output_path=str(command.output_path),
-                operation_id=context.operation_id,
             )
         except BaseException:
             await asyncio.shield(command.stop(grace_seconds=0.0))
@@ -72,9 +72,7 @@ class Backgrounds:
         return started
 
     async def start_subagent(self, context: ToolContext, title: str, run: Callable[[], Awaitable[str]]) -> Background:
-        started = await self._store.start_background(
-            context.ref, BackgroundKind.SUBAGENT, _title(title), operation_id=context.operation_id
-        )
+        started = await self._store_start(context, BackgroundKind.SUBAGENT, title)
         work = asyncio.ensure_future(run())
 
         async def stop() -> None:
@@ -83,6 +81,16 @@ class Backgrounds:
 
         self._watch(_Running(context.ref, started.id, lambda: _subagent_end(work), stop))
         return started
+
+    async def _store_start(self, context: ToolContext, kind: BackgroundKind, title: str, **known: Any) -> Background:
+        async def end(started: Background) -> None:
+            # What the store takes for running keeps its team from ending.
+            await self._store.finish_background(context.ref, started.id, state=BackgroundState.STOPPED)
+
+        return await seen_through(
+            self._store.start_background(context.ref, kind, _title(title), **known, operation_id=context.operation_id),
+            end,
+        )
 
     def _watch(self, running: _Running) -> None:
         self._running[running.ref.team_id, running.id] = running

@@ -1,12 +1,14 @@
-"""What must reach the store is tried until it does: a disk that is full for a minute loses no verdict and no notice."""
+"""What must reach the store is tried until it does: a disk that is full for a minute loses no verdict and no notice.
+And what has reached it is not forgotten by who was cut off just then."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import BullpenError, StoreUnavailable
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0
@@ -23,3 +25,17 @@ async def insist(step: Callable[[], Awaitable[T]]) -> T:
         except StoreUnavailable:
             await asyncio.sleep(pause)
             pause = min(LONGEST_SECONDS, pause * 2)
+
+
+async def seen_through(verb: Coroutine[Any, Any, T], take_back: Callable[[T], Awaitable[None]]) -> T:
+    """What the verb returns. Whoever is cut off while it is written never learns what it did, which stands in the store
+    all the same: then its outcome is waited for, and taken back."""
+    writing = asyncio.ensure_future(verb)
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        # If the store is away, or somebody else is the member by now: what is left open is seen to by the next one.
+        with suppress(BullpenError):
+            await take_back(writing.result())
+        raise
