@@ -248,6 +248,33 @@ async def test_what_a_subagent_and_a_summary_cost_counts_too(tmp_path: Path) -> 
     assert team_account.cost_usd == pytest.approx(5 * 0.0011)
 
 
+async def test_a_run_whose_budget_is_spent_by_a_subagent_beside_its_lead_ends(tmp_path: Path) -> None:
+    look = Step(calls=call("glob", pattern="*").calls, purpose="subagent", repeat=True)
+    beside = call("Task", prompt="Look.", agent_type="explore", run_in_background=True)
+    model = priced({"lead": [beside, "It looks.", look]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 6, "max_cost_usd": None})) as team:
+        report = await play(team)
+        assert (await member(team, "lead")).status is not MemberStatus.WORKING
+    assert report.outcome is Outcome.BUDGET
+    assert model.count("lead") == 6
+
+
+async def test_a_subagent_beside_a_resting_lead_goes_on_when_its_budget_is_raised(tmp_path: Path) -> None:
+    look, answer = call("glob", pattern="*").calls, Step(say="src/auth", purpose="subagent")
+    beside = call("Task", prompt="Look.", agent_type="explore", run_in_background=True)
+    model = priced({"lead": [beside, "It looks.", "I see.", Step(calls=look, purpose="subagent"), answer]})
+    async with troupe(model, tmp_path, settings=settings(budget={"max_calls": 3, "max_cost_usd": None})) as team:
+        await team.send("lead", "Find auth.")
+        await team.store.want_member(team._me, "lead")
+        async with hosted(team):
+            first = await until(team, EventKind.PHASE_ENDED, member="lead")
+            await until(team, EventKind.BUDGET_REFUSED, member="lead")
+            await team.set_budget(max_calls=10)
+            await until(team, EventKind.PHASE_ENDED, member="lead", after=first.position)
+        notices = [mail.content for mail in await mail_of(team, "lead") if "src/auth" in mail.content]
+    assert len(notices) == 1
+
+
 # -- cut off while it is written ---------------------------------------------------------------------------------
 
 

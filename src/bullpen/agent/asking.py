@@ -84,7 +84,9 @@ async def _attempt(
     governor = agent.house.models.governor(provider)
     try:
         if agent.member.status is MemberStatus.WAITING:
-            await agent.set_status(MemberStatus.WORKING)
+            # A subagent beside it may ask while the member itself rests.
+            is_at_work = bool(agent.counters.get("phase"))
+            await agent.set_status(MemberStatus.WORKING if is_at_work else MemberStatus.IDLE)
         async with governor.slot():
             try:
                 reply = await provider.reply(request, on_text=on_text)
@@ -155,7 +157,8 @@ async def _wait_for_room(agent: Agent, refusal: Refusal) -> None:
         await agent.refresh()
         if agent.is_asked_to_stop:
             raise ShuttingDown
-        if refusal.is_final and agent.member.status is MemberStatus.WORKING:
+        # Idle: a subagent beside it waits, so what it has running does not move the team either.
+        if refusal.is_final and agent.member.status in (MemberStatus.WORKING, MemberStatus.IDLE):
             reason = f"{BUDGET_SPENT}: {refusal.why}"
             await agent.set_status(MemberStatus.WAITING, reason=reason)
         await agent.house.wait_open(bell, LOOK_AGAIN_SECONDS)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from bullpen.domain.background import Background
-from bullpen.domain.budget import TEAM_ACCOUNT, Account, less_spent
+from bullpen.domain.background import Background, BackgroundKind
+from bullpen.domain.budget import BUDGET_SPENT, TEAM_ACCOUNT, Account, less_spent
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, USER, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message, MessageType, Origin
@@ -176,9 +176,16 @@ async def _hand_over_mail(tx: Transaction, old: Member, new: Member) -> None:
 
 
 def _count_running(tx: Transaction, members: list[Member], backgrounds: list[Background], tasks: list[Task]) -> int:
-    """Commands and checks whose host may yet tell how they end."""
+    """Commands, subagents and checks whose host may yet tell how they end."""
     alive: Mapping[str, Any] = {member.key: member.incarnation for member in members if _has_host(member)}
-    commands = [background for background in backgrounds if alive.get(background.member_key) == background.incarnation]
+    broke = {member.key for member in members if member.status_reason.startswith(BUDGET_SPENT)}
+    commands = [
+        background
+        for background in backgrounds
+        if alive.get(background.member_key) == background.incarnation
+        # It waits for the same budget as its member.
+        and not (background.kind is BackgroundKind.SUBAGENT and background.member_key in broke)
+    ]
     checks = [task for task in tasks if task.verifying and tx.now - task.updated_at < MAX_CHECK]
     return len(commands) + len(checks)
 
