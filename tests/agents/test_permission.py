@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.request import PermissionScope, RequestKind, RequestStatus, digest_of
 from bullpen.errors import BullpenError
-from bullpen.team import Team
+from bullpen.providers.scripted import Step
+from bullpen.team import Outcome, Team
 from tests.agents.stage import Recorder, calls, facts, member, results
-from tests.support.troupe import call, done, hosted, settings, troupe, until
+from tests.support.troupe import BOUND_SECONDS, call, done, hosted, settings, troupe, until
 
 ASKS = {"sandbox": {"kind": "local"}, "permissions": {"allow": []}, "idle": {"timeout_seconds": 3600}}
 TOUCH = call("bash", command="touch made.txt")
@@ -206,6 +208,36 @@ async def test_one_who_waits_for_the_human_can_be_shut_down(tmp_path: Path) -> N
         assert gone.data["reason"] == "asked"
         assert (await team.store.get_request(team.id, opened.data["request"])).status is RequestStatus.CANCELLED
     assert not (tmp_path / "made.txt").exists()
+
+
+async def test_a_question_of_one_who_is_interrupted_is_withdrawn_and_the_run_does_not_wait_for_its_answer(
+    tmp_path: Path,
+) -> None:
+    model = Recorder({"lead": [TOUCH, "I leave it."]})
+    async with asking(model, tmp_path) as team:
+        running = asyncio.create_task(team.run("Touch it."))
+        opened = await asked(team)
+        await until(team, EventKind.MEMBER_STATUS_CHANGED, member="lead", status="waiting")
+        await team.interrupt("lead", "Do not.")
+        async with asyncio.timeout(BOUND_SECONDS):
+            report = await running
+        request = await team.store.get_request(team.id, opened.data["request"])
+    assert (report.outcome, request.status) == (Outcome.DONE, RequestStatus.CANCELLED)
+
+
+async def test_the_question_of_a_subagent_that_is_stopped_is_withdrawn(tmp_path: Path) -> None:
+    beside = call("Task", prompt="Touch it.", agent_type="code", run_in_background=True)
+    stop = call("TaskStop", task_id="bg-1")
+    touch = Step(calls=TOUCH.calls, purpose="subagent")
+    model = Recorder({"lead": [beside, "It works.", stop, "I stopped it.", touch]})
+    async with asking(model, tmp_path) as team:
+        running = asyncio.create_task(team.run("Touch it."))
+        opened = await asked(team)
+        await team.send("lead", "Stop it.")
+        async with asyncio.timeout(BOUND_SECONDS):
+            report = await running
+        request = await team.store.get_request(team.id, opened.data["request"])
+    assert (report.outcome, request.status) == (Outcome.DONE, RequestStatus.CANCELLED)
 
 
 async def test_the_check_of_a_task_asks_like_any_other_command(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ class Agent:
         """What the provider keeps of the conversation between two requests."""
         self.begun: frozenset[str] = frozenset()
         """Calls that were stored as started with the last reply, to be run here."""
+        self.cut_off_questions: set[int] = set()
+        """Requests to the human whose answer was waited for when that was cut off."""
         self.wants_compaction: str | None = None
         # Who was hosted before has a past: it is told once more who it is.
         self.must_reintroduce = member.incarnation > 1

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from bullpen.agent.agent import Agent
 from bullpen.agent.dispatch import CallContext, Prepared, check_rights, may_begin_unasked, prepare, run_tool, text_of
+from bullpen.agent.permission import withdraw_cut_off
 from bullpen.agent.subagent import run_subagent
 from bullpen.agent.watching import Interrupted, watched
 from bullpen.domain.prompt import CallPart
@@ -92,7 +93,10 @@ async def _run_batch(agent: Agent, batch: Sequence[Ready[ToolCall]]) -> bool:
         for call in await agent.store.list_calls(agent.team.id, agent.member.name, open_only=True):
             text = CUT_OFF if call.state is CallState.STARTED else NOT_BEGUN
             await agent.store.finish_call(agent.ref, call.call_id, text, is_error=True)
+        await withdraw_cut_off(agent)
         return True
+    # Of a subagent in the background, which a call has stopped.
+    await withdraw_cut_off(agent)
     return False
 
 

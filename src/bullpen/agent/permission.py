@@ -6,17 +6,20 @@ for the same call it is the same request. Others go on meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bullpen.agent.agent import Agent
 from bullpen.domain.member import USER, MemberStatus
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus, digest_of
-from bullpen.errors import ShuttingDown, ToolError
+from bullpen.errors import Conflict, ShuttingDown, ToolError
 from bullpen.permissions import Decision, Verdict, decide, grant_pattern
+from bullpen.tools.patience import seen_through
 
 LOOK_AGAIN_SECONDS = 5.0
 
@@ -72,7 +75,7 @@ async def _granted(agent: Agent) -> list[str]:
 async def _open(
     agent: Agent, tool: str, arguments: Mapping[str, Any], decision: Decision, operation_id: str
 ) -> Request:
-    return await agent.store.open_request(
+    opening = agent.store.open_request(
         agent.ref,
         RequestKind.PERMISSION,
         USER,
@@ -82,11 +85,33 @@ async def _open(
         timeout_seconds=agent.settings.permissions.timeout_seconds,
         operation_id=f"{operation_id}/permission",
     )
+    return await seen_through(opening, partial(_note_cut_off, agent))
+
+
+async def _note_cut_off(agent: Agent, request: Request) -> None:
+    agent.cut_off_questions.add(request.id)
+
+
+async def withdraw_cut_off(agent: Agent) -> None:
+    """The human is not to answer what nobody waits for. Only for calls that have ended: after a restart they go on
+    with the same question."""
+    while agent.cut_off_questions:
+        # It may have been answered just then, or expired.
+        with suppress(Conflict):
+            await agent.store.cancel_request(agent.ref, agent.cut_off_questions.pop())
 
 
 async def _answer_of(agent: Agent, request: Request) -> Request:
     if request.status is not RequestStatus.OPEN:
         return request
+    try:
+        return await _wait_for_answer(agent, request)
+    except asyncio.CancelledError:
+        await _note_cut_off(agent, request)
+        raise
+
+
+async def _wait_for_answer(agent: Agent, request: Request) -> Request:
     await agent.set_status(MemberStatus.WAITING, reason=f"permission, request {request.id}")
     # A bell of its own: who watches over the call clears the member's, and the answer would not be heard.
     async with agent.store.listen_member(agent.ref) as bell:
