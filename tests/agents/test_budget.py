@@ -164,6 +164,37 @@ async def test_a_budget_raised_in_place_lets_those_who_wait_go_on_at_once(tmp_pa
             assert (await member(team, "ana")).status is MemberStatus.IDLE
 
 
+class Counting(SqliteStore):
+    reserved = 0
+
+    async def reserve(self, by: MemberRef, **wish: Any) -> Any:
+        self.reserved += 1
+        return await super().reserve(by, **wish)
+
+
+async def test_two_who_wait_for_the_same_budget_do_not_wake_each_other(tmp_path: Path) -> None:
+    looks = [call("bash", command=f"echo {number}") for number in range(4)]
+    model = priced({"*": [*looks, "Finished."]})
+    async with (
+        Counting("sqlite:///:memory:", None, FakeClock()) as store,
+        troupe(model, tmp_path, store=store, settings=settings(budget={"max_calls": 2})) as team,
+    ):
+        for name in ("ana", "bea"):
+            await team.spawn(name, prompt="Look.")
+        async with hosted(team):
+            for name in ("ana", "bea"):
+                await until(team, EventKind.MEMBER_STATUS_CHANGED, member=name, status="waiting")
+            tried = store.reserved
+            while store.reserved < tried + 6:
+                # Whatever happens, they look whether there is room again.
+                await team.send("lead", "Are you there?")
+            refused = await facts(team, EventKind.BUDGET_REFUSED)
+            await team.set_budget(max_calls=100)
+            for name in ("ana", "bea"):
+                await until(team, EventKind.PHASE_ENDED, member=name)
+    assert sorted(event.data["member"] for event in refused) == ["ana", "bea"]
+
+
 async def test_a_members_limit_holds_that_member_and_not_the_others(tmp_path: Path) -> None:
     looks = [call("bash", command=f"echo {number}") for number in range(4)]
     model = priced({"ana": [*looks, "Finished."], "bea": [call("bash", command="echo once"), "Finished."]})

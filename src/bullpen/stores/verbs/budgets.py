@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 
 from bullpen.domain.budget import (
+    BUDGET_SPENT,
     TEAM_ACCOUNT,
     Account,
     Limits,
@@ -188,18 +189,20 @@ class Books:
         return over
 
     async def tell_of(self, refusal: Refusal, *, purpose: str, model: str) -> None:
-        """An event each time, the lead and the human once for each value of the limit."""
+        """An event when it begins to wait, the lead and the human once for each value of the limit."""
         me, tx = self._me, self._tx
-        tx.record(
-            me.team_id,
-            EventKind.BUDGET_REFUSED,
-            me.name,
-            member=me.name,
-            why=refusal.why,
-            limit=refusal.limit,
-            purpose=purpose,
-            model=model,
-        )
+        # Whoever waits tries again with each event: one for each try, and two who wait would wake each other for ever.
+        if not me.status_reason.startswith(BUDGET_SPENT):
+            tx.record(
+                me.team_id,
+                EventKind.BUDGET_REFUSED,
+                me.name,
+                member=me.name,
+                why=refusal.why,
+                limit=refusal.limit,
+                purpose=purpose,
+                model=model,
+            )
         account, limit = self.team_account, str(refusal.limit)
         if limit in account.told:
             return
