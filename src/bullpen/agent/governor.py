@@ -61,7 +61,8 @@ class Governor:
                 # Let in and cancelled at the same moment: the place is somebody else's.
                 self._active -= 1
                 self._let_in()
-            else:
+            elif ticket in self._waiting:
+                # Else somebody who left at the same moment has passed it over already.
                 self._waiting.remove(ticket)
             raise
 

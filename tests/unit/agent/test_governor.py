@@ -80,6 +80,25 @@ async def test_answers_open_it_again() -> None:
     await asyncio.gather(*crowd.tasks)
 
 
+async def test_those_who_are_cancelled_together_with_who_is_inside_end_as_cancelled() -> None:
+    """As when a worker leaves: any other error would be taken for a crash of the member."""
+    governor = Governor()
+    for _ in range(3):
+        governor.note_refusal()
+    crowd = Crowd(governor, 4)
+    await settle()
+    assert crowd.inside == 1
+    for task in crowd.tasks:
+        task.cancel()
+    await asyncio.wait(crowd.tasks)
+    assert [task.cancelled() for task in crowd.tasks] == [True] * 4
+    after = Crowd(governor, 1)
+    await settle()
+    assert after.inside == 1
+    after.leave.set()
+    await asyncio.gather(*after.tasks)
+
+
 async def test_one_who_is_cancelled_while_it_waits_takes_nobodys_place() -> None:
     governor = Governor()
     governor.note_refusal()
