@@ -23,6 +23,7 @@ from bullpen.agent.permission import withdraw_cut_off
 from bullpen.agent.subagent import run_subagent
 from bullpen.agent.watching import Interrupted, watched
 from bullpen.domain.prompt import CallPart
+from bullpen.domain.request import digest_of
 from bullpen.domain.transcript import INTERRUPTED_TEXT, CallState, ToolCall, Turn, TurnKind
 from bullpen.errors import ToolError
 from bullpen.tool import ToolOutput
@@ -30,6 +31,9 @@ from bullpen.tool import ToolOutput
 T = TypeVar("T")
 Ready = tuple[T, Prepared | ToolError]
 """A call, and what it comes to: the tool that is to run, or why there is none."""
+
+# Of what a store takes, some is left for what belongs to a call: a question to the human, the calls of a subagent.
+LONGEST_OPERATION = 150
 
 CUT_OFF = "interrupted by the human; what it had begun was stopped: look before you repeat"
 NOT_BEGUN = "not begun: the human interrupted"
@@ -180,7 +184,11 @@ def _parts_of(agent: Agent, seq: int) -> Iterable[dict[str, str]]:
 
 
 def _context(agent: Agent, call: ToolCall) -> CallContext:
-    operation_id = f"{agent.member.team_id}/{agent.member.key}/{call.turn_seq}/{call.call_id}"[:150]
+    turn = f"{agent.member.team_id}/{agent.member.key}/{call.turn_seq}"
+    operation_id = f"{turn}/{call.call_id}"
+    if len(operation_id) > LONGEST_OPERATION:
+        # Some servers pack more into an id. Cut off, two of them could be one, and the second call would do nothing.
+        operation_id = f"{turn}/{digest_of(call.call_id)}"
     return CallContext(agent, call.call_id, operation_id, run_subagent)
 
 
