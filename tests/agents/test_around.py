@@ -13,6 +13,7 @@ from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.providers.scripted import Step
 from bullpen.stores.sqlite import SqliteStore
+from bullpen.team import Team
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, newest_of, play, results
 from tests.support.sandboxes import Token
 from tests.support.sandboxes import until as until_true
@@ -128,10 +129,25 @@ class Slow(SqliteStore):
         return found
 
     async def start_background(self, *args: Any, **known: Any) -> Any:
-        started = await super().start_background(*args, **known)
+        return await self._answer(await super().start_background(*args, **known))
+
+    async def start_check(self, *args: Any, **known: Any) -> Any:
+        return await self._answer(await super().start_check(*args, **known))
+
+    async def _answer(self, started: Any) -> Any:
         self.written.set()
         await self.may_answer.wait()
         return started
+
+    async def cut_in(self, team: Team) -> None:
+        """Interrupt her after it was written, and before the answer."""
+        await self.written.wait()
+        self.looked.clear()
+        await team.interrupt("ana")
+        await self.looked.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        self.may_answer.set()
 
 
 async def test_who_is_interrupted_while_it_starts_something_leaves_nothing_that_is_taken_for_running(
@@ -142,18 +158,23 @@ async def test_who_is_interrupted_while_it_starts_something_leaves_nothing_that_
     async with Slow() as store, troupe(model, tmp_path, store=store) as team:
         await team.spawn("ana", prompt="Start it.")
         async with hosted(team):
-            await store.written.wait()
-            store.looked.clear()
-            await team.interrupt("ana")
-            await store.looked.wait()
-            for _ in range(10):
-                # So that the cut comes before the answer.
-                await asyncio.sleep(0)
-            store.may_answer.set()
+            await store.cut_in(team)
             await until(team, EventKind.PHASE_ENDED, member="ana")
             [background] = await store.list_backgrounds(team.id)
             assert background.state is BackgroundState.STOPPED
             assert (await store.get_snapshot(team.id)).running == 0
+
+
+async def test_who_is_interrupted_while_a_check_begins_leaves_no_task_that_is_verifying(tmp_path: Path) -> None:
+    model = Recorder({"ana": [done(), "I stopped.", "I rest."]})
+    async with Slow() as store, troupe(model, tmp_path, store=store) as team:
+        await team.create_task("Checked", check="true")
+        await team.spawn("ana", prompt="Do it.")
+        async with hosted(team):
+            await store.cut_in(team)
+            await until(team, EventKind.PHASE_ENDED, member="ana")
+            [task] = await team.list_tasks()
+            assert (task.status, task.verifying) == (TaskStatus.IN_PROGRESS, False)
 
 
 async def test_a_subagent_beside_the_lead_answers_with_one_notice_that_wakes_it(tmp_path: Path) -> None:

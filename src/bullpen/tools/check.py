@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 from bullpen.domain.submission import Work
@@ -17,7 +18,7 @@ from bullpen.domain.task import CheckRun, Evidence, Task
 from bullpen.errors import SandboxUnavailable, StoreError, ToolError, UsageError
 from bullpen.sandbox import CommandResult
 from bullpen.tool import ToolContext
-from bullpen.tools.patience import insist
+from bullpen.tools.patience import insist, seen_through
 
 CHECK_SECONDS = 600.0
 TAIL_CHARACTERS = 4_000
@@ -32,7 +33,10 @@ async def run_check(context: ToolContext, task_id: int, result: str, work: Work 
     if it did not pass: the task stays its owner's."""
     # By incarnation: a check that another incarnation began is void, and is begun again.
     operation_id = f"{context.operation_id}:{context.ref.incarnation}"
-    run = await context.store.start_check(context.ref, task_id, operation_id=f"{operation_id}:check")
+    run = await seen_through(
+        context.store.start_check(context.ref, task_id, operation_id=f"{operation_id}:check"),
+        partial(_give_up, context),
+    )
     if run is None:
         return await context.store.complete_task(
             context.ref, task_id, result=result, work=work, operation_id=operation_id
@@ -46,7 +50,7 @@ async def run_check(context: ToolContext, task_id: int, result: str, work: Work 
             )
         )
     except asyncio.CancelledError:
-        await asyncio.shield(_void(context, run, INTERRUPTED, "the check was interrupted"))
+        await asyncio.shield(_give_up(context, run))
         raise
     if not evidence.passed:
         raise ToolError(_failed(context, task, evidence, outcome))
@@ -89,6 +93,11 @@ async def _run(context: ToolContext, run: CheckRun) -> CommandResult:
             f"the check of #{run.task_id} could not be run ({error}): the task is not completed. Try again later, or "
             "tell the lead"
         ) from error
+
+
+async def _give_up(context: ToolContext, run: CheckRun | None) -> None:
+    if run is not None:
+        await _void(context, run, INTERRUPTED, "the check was interrupted")
 
 
 async def _void(context: ToolContext, run: CheckRun, exit_code: int, why: str) -> None:
