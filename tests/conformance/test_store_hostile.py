@@ -358,3 +358,10 @@ async def test_one_bad_verb_does_not_spoil_those_that_are_committed_with_it(boar
     good = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
     assert sorted(task.id for task in good) == list(range(1, 11))
     assert [task.id for task in await board.store.list_tasks(board.id)] == list(range(1, 11))
+
+
+async def test_an_argument_too_many_is_refused_and_not_passed_over(store: Store) -> None:
+    team = await store.create_team("crew")
+    get_task: Any = store.get_task
+    with pytest.raises(TypeError):
+        await get_task(team.id, 1, "and what is this?")

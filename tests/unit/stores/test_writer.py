@@ -214,6 +214,25 @@ async def test_who_stays_leaves_in_time_although_its_loop_is_busy(monkeypatch: p
         desk.door.leave()
 
 
+async def test_who_could_not_leave_in_time_does_not_stay_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is busy with something that holds up all its threads, and may be so again."""
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(writer_module, "LATE_SECONDS", -BOUND_SECONDS)
+    async with open_desk() as desk:
+        await (await let_in(desk, desk.run(), stay_seconds=BOUND_SECONDS))
+        await asyncio.to_thread(desk.door.enter)
+        desk.door.leave()
+        desk.door.is_waited_for.clear()
+
+        async def write_and_look() -> bool:
+            await desk.writer.run(lambda job: None, patience_seconds=PATIENCE_SECONDS)
+            assert not desk.last_ran_here
+            return desk.door.try_enter()
+
+        assert await (await let_in(desk, write_and_look(), stay_seconds=BOUND_SECONDS))
+        desk.door.leave()
+
+
 async def test_who_goes_on_and_on_does_not_keep_the_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
     async with open_desk() as desk:
