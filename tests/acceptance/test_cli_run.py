@@ -195,6 +195,15 @@ def test_a_spent_budget_ends_it_with_1_and_a_larger_one_goes_on(bullpen: Bullpen
     assert f"{TEAM}: done" in ran.out
 
 
+@pytest.mark.parametrize(("flag", "value"), [("--max-cost", "0.00001"), ("--max-tokens", "0.5")])
+def test_a_budget_that_no_settings_allow_is_refused_and_leaves_the_team_as_it_was(
+    bullpen: Bullpen, flag: str, value: str
+) -> None:
+    play(bullpen, FINISHES, "--max-cost", "0.14", code=1)
+    assert "is allowed" in bullpen.refused("resume", flag, value)
+    assert "is allowed" not in bullpen("resume", code=1).err
+
+
 def test_spent_tokens_are_told_with_the_option_that_gives_more(bullpen: Bullpen) -> None:
     model = write_script(bullpen, FINISHES)
     ran = bullpen("run", "Analyse", "--team", TEAM, "--model", model, "--max-tokens", "100", code=1)

@@ -420,8 +420,12 @@ class Team:
         return await self.store.change_team(self._me, settings={"paused": False})
 
     async def set_budget(self, **limits: float | None) -> TeamRecord:
-        """Raise or lower it in place: `max_cost_usd`, `max_tokens`, `max_calls`; None: no limit."""
+        """Raise or lower it in place: `max_cost_usd`, `max_tokens`, `max_calls`; None: no limit. UsageError for what
+        the settings do not allow either: whoever goes on with the team reads it with them."""
+        from bullpen.config import Settings
+
         budget = {**self.record.settings.get("budget", {}), **limits}
+        Settings.from_mapping({"budget": budget})
         self.record = await self.store.change_team(self._me, settings={"budget": budget})
         return self.record
 
