@@ -74,14 +74,14 @@ async def _tasks(page: Page, team: Team, rest: str) -> None:
 
 
 async def _inbox(page: Page, team: Team, rest: str) -> None:
-    name = (await get_member(team, rest)).name if rest else USER
+    name = (await get_member(team, rest.removeprefix("@"))).name if rest else USER
     found = await team.list_mail(name, limit=SHOWN_MAIL + 1)
     messages, has_more = found[-SHOWN_MAIL:], len(found) > SHOWN_MAIL
     draw_inbox(page, name, messages, is_new_only=False, has_more=has_more)
 
 
 async def _log(page: Page, team: Team, rest: str) -> None:
-    member = await get_member(team, rest or LEAD)
+    member = await get_member(team, rest.removeprefix("@") or LEAD)
     turns = await team.list_turns(member.name)
     if not turns:
         page.line(f"{member.name} has said and heard nothing yet")
