@@ -15,6 +15,7 @@ from bullpen.domain.event import EventKind
 from bullpen.team import Team
 from tests.acceptance.command import BOUND_SECONDS, Bullpen, Elsewhere
 from tests.acceptance.scripts import scripted
+from tests.acceptance.stuck import stuck_git, wait_for
 from tests.acceptance.test_cli_worker import TEAM, ask_team
 from tests.acceptance.working import working
 from tests.support.builders import CHECK, PROJECT
@@ -177,6 +178,23 @@ def test_who_is_cut_off_goes_on_with_its_files_in_a_clone_of_its_next_incarnatio
     bullpen("resume", TEAM, cwd=bullpen.directory)
     assert files_at(bare, "bullpen/crew")["made"] == "half\nwhole"
     assert clones_in(bullpen.directory) == []
+
+
+def test_a_team_that_was_cut_off_before_it_had_a_branch_there_begins_in_that_repository(
+    bullpen: Bullpen, bare: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plays_one(bullpen, "echo made > made")
+    programs, mark = stuck_git(tmp_path_factory.mktemp("programs"), at="' push '")
+    process = bullpen.start(
+        "run", "Go", "--team", TEAM, "--workspace", f"git+file://{bare}", PATH=f"{programs}:{os.environ['PATH']}"
+    )
+    wait_for(mark)
+    process.kill()
+    process.communicate(timeout=BOUND_SECONDS)
+    ran = bullpen("resume", TEAM)
+    assert f"a clone of its own of file://{bare}" in ran.err
+    assert "All is done." in ran.out
+    assert files_at(bare, f"bullpen/{TEAM}")["made"] == "made"
 
 
 def test_what_is_in_the_way_is_said_in_one_line_and_no_team_is_left(bullpen: Bullpen, bare: Path) -> None:

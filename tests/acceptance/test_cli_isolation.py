@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance.command import BOUND_SECONDS, Bullpen
 from tests.acceptance.plays import TEAM
+from tests.acceptance.stuck import stuck_git, wait_for
 from tests.acceptance.tty import CTRL_C, CTRL_D, Tty
 from tests.support.repository import files_at, fingerprint, git, make_repository, write
 
@@ -190,6 +191,44 @@ def wait_for_half_done(bullpen: Bullpen) -> None:
     while not (mark.exists() and mark.read_text()):
         assert time.monotonic() < until, "its command has not begun"
         threading.Event().wait(0.01)
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_a_team_that_was_cut_off_before_it_had_a_branch_works_apart_all_the_same(
+    bullpen: Bullpen, repository: Path, model: str, tmp_path_factory: pytest.TempPathFactory, command: str
+) -> None:
+    before = fingerprint(repository)
+    programs, mark = stuck_git(tmp_path_factory.mktemp("programs"), at="'update-ref refs/heads/'")
+    words = ("run", "Write it down", "--include-dirty") if command == "run" else ("chat",)
+    with Tty(bullpen, *words, "--team", TEAM, "--model", model, PATH=f"{programs}:{os.environ['PATH']}") as tty:
+        if command == "chat":
+            tty.until("Shall the team begin with these changes, too?")
+            tty.enter("y")
+        wait_for(mark)
+        tty.kill()
+    assert bullpen.read("team", "show", TEAM)["members"][0]["incarnation"] == 0
+    if command == "chat":
+        bullpen("send", "lead", "Write it down")
+    # As it was to begin: with what is unsaved.
+    ran = bullpen("resume", TEAM)
+    assert "a worktree of its own" in ran.err
+    assert "with your 2 unsaved files" in ran.err
+    assert "All is done." in ran.out
+    assert fingerprint(repository) == before
+
+
+def test_who_leaves_before_the_team_has_a_branch_is_told_how_it_begins_and_its_goal_is_not_lost(
+    bullpen: Bullpen, repository: Path, model: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    programs, mark = stuck_git(tmp_path_factory.mktemp("programs"), at="'update-ref refs/heads/'")
+    process = bullpen.start("run", "Go", "--team", TEAM, "--model", model, PATH=f"{programs}:{os.environ['PATH']}")
+    wait_for(mark)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == 130
+    assert err.decode() == "bullpen: crew has not begun yet: `bullpen resume crew` begins it\n"
+    assert "All is done." in bullpen("resume", TEAM).out
+    assert [mail["content"] for mail in bullpen.read("inbox", "lead") if mail["sender"] == "user"] == ["Go"]
 
 
 def test_a_team_that_began_with_its_board_works_apart_from_its_first_run_on(

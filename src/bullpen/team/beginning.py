@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bullpen.domain.member import LEAD, USER, MemberRef, MemberStatus
+from bullpen.domain.member import LEAD, USER, Member, MemberRef, MemberStatus
 from bullpen.domain.member import WORKSPACE as WORKSPACE
 from bullpen.domain.member import Team as TeamRecord
 from bullpen.domain.task import FINISHED
@@ -27,6 +27,9 @@ STOPPED = "stopped"
 """Who was up when the human stopped it, and comes back with the next run."""
 CHECK = "check"
 """What decides whether its goal is reached."""
+OUTSET = "outset"
+"""How a run was to begin (`include_dirty`). It may be cut off before its team has a branch, or its lead the goal:
+whoever goes on before the lead has begun does first what is missing."""
 CLEANED = "cleaned"
 """Its branch was removed when it was finished: should it go on, it begins with another one."""
 
@@ -107,6 +110,11 @@ async def begin_trunk_in(store: Store, place: Path | str, name: str, *, include_
     return await begin_trunk(found, name, include_unsaved=include_unsaved) if isinstance(found, Repository) else None
 
 
+def is_at_outset(team: TeamRecord, lead: Member) -> bool:
+    """Is it a run whose lead has never begun?"""
+    return bool(team.settings.get(OUTSET)) and lead.incarnation == 0
+
+
 async def wake_lead(store: Store, team_id: int, goal: str) -> None:
     """The goal as the human's word to the lead, and the lead wanted; with it whoever was stopped together, and those
     whose model could not be asked."""
@@ -116,7 +124,11 @@ async def wake_lead(store: Store, team_id: int, goal: str) -> None:
         for name in stopped:
             await store.want_member(user, name)
         await store.change_team(user, settings={STOPPED: []})
-    if goal:
+    lead = await store.get_member(team_id, LEAD)
+    if team.goal and goal in ("", team.goal) and is_at_outset(team, lead):
+        # Whoever was cut off may have said it already, or not.
+        await store.send(user, LEAD, team.goal, operation_id=f"goal of team {team_id}")
+    elif goal:
         await store.send(user, LEAD, goal)
     lead = await store.get_member(team_id, LEAD)
     if lead.status is not MemberStatus.WANTED:

@@ -12,6 +12,7 @@ from bullpen.cli.commands.run import (
     Workspace,
     find_model,
     last_workplace,
+    outset_of,
     read_settings,
     say_what_is_not_confined,
     set_apart_at_first,
@@ -24,7 +25,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, UsageError
 from bullpen.store import Store
 from bullpen.team import Team
-from bullpen.team.beginning import WORKSPACE, begin_team
+from bullpen.team.beginning import OUTSET, WORKSPACE, begin_team
 from bullpen.team.hosts import find_hosts
 
 
@@ -70,7 +71,8 @@ async def _begin(call: Call, store: Store, model: str | None, workspace: str | N
     settings = read_settings(call, place.directory, model, network=False, limits={})
     find_model(call, settings)
     start = await find_start(call, settings, place, include_dirty=False, may_ask=True)
-    record = await begin_team(store, "", settings, name=call.name_to_begin, memory={WORKSPACE: place.text})
+    memory = {WORKSPACE: place.text, OUTSET: outset_of(start)}
+    record = await begin_team(store, "", settings, name=call.name_to_begin, memory=memory)
     call.note(f"created team {record.name!r} {call.place.words}")
     team = Team(store, record)
     try:

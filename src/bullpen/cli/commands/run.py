@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,19 +14,22 @@ import typer
 from bullpen.cli import completion
 from bullpen.cli.call import Call
 from bullpen.cli.commands.number import parse_amount
-from bullpen.cli.isolation import check_isolation, find_start, set_apart
+from bullpen.cli.isolation import Start, check_isolation, find_start, set_apart
 from bullpen.cli.live.hosting import Job, host
 from bullpen.cli.placement import Placement
 from bullpen.cli.renewing import renew_settings
 from bullpen.cli.workplace import Workplace, say_what_is_shared, workplace_of
 from bullpen.config import Settings, load_settings
 from bullpen.domain.hook import Hook
+from bullpen.domain.member import LEAD
 from bullpen.domain.trunk import Trunk
 from bullpen.errors import BullpenError, Conflict, UsageError
 from bullpen.stores.place import place_of
 from bullpen.team import Team
-from bullpen.team.beginning import CHECK, CLEANED, WORKSPACE, begin_team
+from bullpen.team.beginning import CHECK, CLEANED, OUTSET, WORKSPACE, begin_team, is_at_outset
 from bullpen.team.hosts import check_at_rest, outwait_silent
+from bullpen.workspaces.address import is_address
+from bullpen.workspaces.elsewhere import Elsewhere
 from bullpen.workspaces.mirror import mirror_of
 
 Model = Annotated[
@@ -177,17 +181,20 @@ async def _run(
     say_what_is_not_confined(call, settings, place.directory)
     start = await find_start(call, settings, place, include_dirty=beginning.include_dirty, may_ask=beginning.may_ask)
     async with call.store() as store:
-        memory = {WORKSPACE: place.text, CHECK: check}
+        memory = {WORKSPACE: place.text, CHECK: check, OUTSET: outset_of(start)}
         team = Team(store, await begin_team(store, goal, settings, name=call.new_name, memory=memory))
         try:
             await set_apart(call, team, start)
         except BullpenError:
             await team.delete(deadline_seconds=0)
             raise
+        except asyncio.CancelledError:
+            call.note(f"{team.name} has not begun yet: `bullpen resume {team.name}` begins it")
+            raise
         job = Job(
             team=team,
             workspace=place.directory,
-            goal=goal,
+            goal=team.record.goal,
             check=check,
             model=model,
             runner=runner,
@@ -198,6 +205,10 @@ async def _run(
 
             return await start_detached(call, job)
         return await host(call, job, max_minutes=settings.budget.max_minutes)
+
+
+def outset_of(start: Start | Elsewhere | None) -> dict[str, bool]:
+    return {"include_dirty": isinstance(start, Start) and start.takes_unsaved}
 
 
 async def _resume(
@@ -251,12 +262,16 @@ async def set_apart_at_first(call: Call, team: Team, settings: Settings, place: 
     """A team that began with its board has not worked anywhere yet: how it will is decided now. So it is for one that
     was cleaned up: it begins anew, from what the user has now."""
     known = team.record.settings
-    if not known.get(CLEANED) and (WORKSPACE in known or Trunk.of(known) is not None):
+    # A run that was cut off before that was decided: as it was to begin.
+    outset = known.get(OUTSET) or {}
+    is_cut = Trunk.of(known) is None and is_at_outset(team.record, await team.store.get_member(team.id, LEAD))
+    if not known.get(CLEANED) and not is_cut and (WORKSPACE in known or Trunk.of(known) is not None):
         return
-    may_ask = not call.is_json
+    may_ask = not call.is_json and not is_cut
+    include_dirty = is_cut and bool(outset.get("include_dirty"))
     if known.get(CLEANED):
         settings = replace(settings, isolation="worktree")
-    start = await find_start(call, settings, place, include_dirty=False, may_ask=may_ask)
+    start = await find_start(call, settings, place, include_dirty=include_dirty, may_ask=may_ask)
     await set_apart(call, team, start)
     await team.remember(**{WORKSPACE: place.text, CLEANED: False})
 
@@ -267,6 +282,9 @@ def last_workplace(call: Call, team: Team, workspace: str | None) -> Workplace:
     trunk = Trunk.of(team.record.settings)
     if trunk is not None and trunk.is_remote:
         return _last_elsewhere(call, team, trunk, workspace)
+    if workspace is None and trunk is None and isinstance(last, str) and is_address(last):
+        # Cut off before it had a branch there.
+        return workplace_of(last)
     if workspace is not None or not isinstance(last, str):
         place = workplace_of(workspace)
         if trunk is not None and place.address is not None:
