@@ -10,7 +10,7 @@ from bullpen.domain.submission import Work
 from bullpen.sandboxes.bubblewrap import probe
 from bullpen.workspace import Conflicting
 from bullpen.workspaces.worktree import EXCLUDE
-from bullpen.workspaces.worktrees import own_directory
+from bullpen.workspaces.worktrees import Worktrees, own_directory
 from tests.support.repository import files_at, fingerprint, git, make_repository, write
 from tests.workspaces.conftest import Site, open_site
 
@@ -189,6 +189,22 @@ async def test_the_branch_that_somebody_deleted_is_asked_for_in_one_line(site: S
     write(ana.root, {"a": "1\n"})
     with pytest.raises(Exception, match="the branch bullpen/team is gone"):
         await ana.gather("ana\n")
+
+
+async def test_what_git_was_killed_over_as_it_made_it_is_made_anew_and_can_be_removed(tmp_path: Path) -> None:
+    """Until a worktree is whole git has it locked, and what is locked it lets nobody take the place of."""
+    repository = make_repository(tmp_path / "r", {"a": "1\n"})
+    async with open_site(repository, tmp_path / "state") as site:
+        trees = site.trees
+        assert isinstance(trees, Worktrees)
+        for name in ("ana", "ben"):
+            half = trees.directory / name
+            git(repository, "worktree", "add", "-q", "--detach", "--lock", "--reason", "initializing", str(half))
+            (half / "a").unlink()
+        ana = await site.worktree("ana")
+        assert (ana.root / "a").read_text() == "1\n"
+        await trees.remove("ben")
+        assert "/ben" not in git(repository, "worktree", "list")
 
 
 async def test_a_worktree_of_a_subdirectory_gathers_the_whole_repository(tmp_path: Path) -> None:

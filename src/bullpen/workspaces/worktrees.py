@@ -114,7 +114,7 @@ class Worktrees:
         self._mark(name).unlink(missing_ok=True)
         await asyncio.to_thread(_remove_tree, root)
         # The directory is gone, so git looks at nothing that a member wrote.
-        await self._git.ask("worktree", "remove", "--force", str(root))
+        await self._git.ask("worktree", "remove", "--force", "--force", str(root))
         for empty in (self.directory / READY, self.directory, self.directory.parent):
             with contextlib.suppress(OSError):
                 empty.rmdir()
@@ -177,8 +177,8 @@ async def add_worktree(git: Git, root: Path, start: str, env: Mapping[str, str] 
     """What git keeps of it in the repository."""
     for attempt in range(ATTEMPTS):
         try:
-            # Forced: git may remember one at this place that is gone.
-            await git.run("worktree", "add", "--force", "--detach", str(root), start, env=env)
+            # Forced twice: git may remember one at this place that is gone, locked if it was killed as it made it.
+            await git.run("worktree", "add", "--force", "--force", "--detach", str(root), start, env=env)
             break
         except GitFailed:
             if attempt == ATTEMPTS - 1:
