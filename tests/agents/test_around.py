@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-from bullpen.clock import FakeClock
 from bullpen.domain.background import BackgroundState
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import MemberRef, MemberStatus
+from bullpen.domain.member import MemberStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.providers.scripted import Step
-from bullpen.stores.sqlite import SqliteStore
-from bullpen.team import Team
+from tests.agents.slow import SlowStore
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, newest_of, play, results
 from tests.support.sandboxes import Token
 from tests.support.sandboxes import until as until_true
@@ -116,46 +113,12 @@ async def test_what_ran_when_its_host_left_is_lost_and_told_once(tmp_path: Path,
     assert "bg-1" in notices[0].content
 
 
-class Slow(SqliteStore):
-    """Answers when the test says so; what it was asked for is written by then."""
-
-    def __init__(self) -> None:
-        super().__init__("sqlite:///:memory:", None, FakeClock())
-        self.written, self.may_answer, self.looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def attend(self, by: MemberRef) -> Any:
-        found = await super().attend(by)
-        self.looked.set()
-        return found
-
-    async def start_background(self, *args: Any, **known: Any) -> Any:
-        return await self._answer(await super().start_background(*args, **known))
-
-    async def start_check(self, *args: Any, **known: Any) -> Any:
-        return await self._answer(await super().start_check(*args, **known))
-
-    async def _answer(self, started: Any) -> Any:
-        self.written.set()
-        await self.may_answer.wait()
-        return started
-
-    async def cut_in(self, team: Team) -> None:
-        """Interrupt her after it was written, and before the answer."""
-        await self.written.wait()
-        self.looked.clear()
-        await team.interrupt("ana")
-        await self.looked.wait()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        self.may_answer.set()
-
-
 async def test_who_is_interrupted_while_it_starts_something_leaves_nothing_that_is_taken_for_running(
     tmp_path: Path,
 ) -> None:
     start = call("bash", command="sleep 3600", run_in_background=True)
     model = Recorder({"ana": [start, "I stopped."]})
-    async with Slow() as store, troupe(model, tmp_path, store=store) as team:
+    async with SlowStore("start_background") as store, troupe(model, tmp_path, store=store) as team:
         await team.spawn("ana", prompt="Start it.")
         async with hosted(team):
             await store.cut_in(team)
@@ -167,7 +130,7 @@ async def test_who_is_interrupted_while_it_starts_something_leaves_nothing_that_
 
 async def test_who_is_interrupted_while_a_check_begins_leaves_no_task_that_is_verifying(tmp_path: Path) -> None:
     model = Recorder({"ana": [done(), "I stopped.", "I rest."]})
-    async with Slow() as store, troupe(model, tmp_path, store=store) as team:
+    async with SlowStore("start_check") as store, troupe(model, tmp_path, store=store) as team:
         await team.create_task("Checked", check="true")
         await team.spawn("ana", prompt="Do it.")
         async with hosted(team):

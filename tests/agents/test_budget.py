@@ -20,6 +20,7 @@ from bullpen.provider import ModelLimits, ModelRequest
 from bullpen.providers.scripted import Script, Step
 from bullpen.stores.sqlite import SqliteStore
 from bullpen.team import Outcome, Team
+from tests.agents.slow import SlowStore
 from tests.agents.stage import Recorder, calls, facts, mail_of, member, play, seeing
 from tests.support.troupe import call, done, hosted, settings, troupe, until
 
@@ -309,39 +310,12 @@ async def test_a_subagent_beside_a_resting_lead_goes_on_when_its_budget_is_raise
 # -- cut off while it is written ---------------------------------------------------------------------------------
 
 
-class Slow(SqliteStore):
-    """Answers when the test says so; what it was asked for is written by then."""
-
-    def __init__(self) -> None:
-        super().__init__("sqlite:///:memory:", None, FakeClock())
-        self.written, self.may_answer, self.looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def attend(self, by: MemberRef) -> Any:
-        found = await super().attend(by)
-        self.looked.set()
-        return found
-
-    async def reserve(self, by: MemberRef, **wish: Any) -> Any:
-        outcome = await super().reserve(by, **wish)
-        if not self.may_answer.is_set():
-            self.written.set()
-            await self.may_answer.wait()
-        return outcome
-
-
 async def test_a_member_that_is_interrupted_while_it_reserves_leaves_nothing_reserved(tmp_path: Path) -> None:
     model = priced({"ana": ["Finished."]})
-    async with Slow() as store, troupe(model, tmp_path, store=store) as team:
+    async with SlowStore("reserve") as store, troupe(model, tmp_path, store=store) as team:
         await team.spawn("ana", prompt="Say it.")
         async with hosted(team):
-            await store.written.wait()
-            store.looked.clear()
-            await team.interrupt("ana")
-            await store.looked.wait()
-            for _ in range(10):
-                # So that the cut comes before the answer.
-                await asyncio.sleep(0)
-            store.may_answer.set()
+            await store.cut_in(team)
             await until(team, EventKind.PHASE_ENDED, member="ana")
         account = await account_of(team)
     assert (account.calls, account.open_calls, account.tokens) == (2, 0, 1_100)
