@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -18,6 +17,7 @@ from bullpen.domain.event import EventKind
 from bullpen.team import Team
 from tests.acceptance.command import BOUND_SECONDS, Bullpen, read_line
 from tests.acceptance.plays import ASKS, FINISHES, TEAM, WAITS, ask_team, at_work, play, write_script
+from tests.support.removing import remove_in_use
 from tests.support.troupe import until
 
 
@@ -237,7 +237,7 @@ def test_a_goal_that_takes_too_long_ends_it_with_1(bullpen: Bullpen) -> None:
 def test_a_store_that_is_removed_ends_it_with_3_and_one_line(bullpen: Bullpen) -> None:
     """As by `git clean -fdx`; while a member is in the middle of a command whose output lies there, too."""
     with at_work(bullpen) as working:
-        shutil.rmtree(bullpen.directory / ".bullpen")
+        remove_in_use(bullpen.directory / ".bullpen")
         working.say()
         code, _, err = working.end()
     assert code == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.acceptance.command import BOUND_SECONDS, Bullpen, Elsewhere, read_lin
 from tests.acceptance.plays import at_work
 from tests.acceptance.scripts import WAITS, go, scripted
 from tests.acceptance.working import working
+from tests.support.removing import remove_in_use
 from tests.support.troupe import until
 
 TEAM = "crew"
@@ -152,7 +152,7 @@ def test_the_list_of_workers_fits_into_a_narrow_terminal(bullpen: Bullpen) -> No
 def test_a_worker_whose_store_is_removed_ends_with_3_and_one_line(bullpen: Bullpen) -> None:
     bullpen("task", "add", "One")
     with working(bullpen) as one:
-        shutil.rmtree(bullpen.directory / ".bullpen")
+        remove_in_use(bullpen.directory / ".bullpen")
         _, err = one.process.communicate(timeout=BOUND_SECONDS)
         assert one.process.returncode == 3
         [line] = err.decode().splitlines()

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -34,6 +33,7 @@ from bullpen.stores.transaction import Transaction
 from bullpen.stores.verbs.store import VerbStore
 from tests.support.postgres import PrivateServer
 from tests.support.processes import BOUND_SECONDS, Crew, Line
+from tests.support.removing import remove_in_use
 from tests.support.stores import create_team, join, opened, user_of
 
 ON_DISK = ("sqlite-file", "files")
@@ -269,7 +269,7 @@ async def test_nothing_is_written_into_a_store_that_was_removed_while_it_was_ope
         team, user = await create_team(store)
         await store.create_task(user, "gone")
         assert len(await store.list_tasks(team.id)) == 1
-        shutil.rmtree(tmp_path / "store")
+        remove_in_use(tmp_path / "store")
         async with opened(disk_store_url) as other:
             await create_team(other)
             accepted = [await other.create_task(user, "new")]
@@ -292,7 +292,7 @@ async def test_a_database_that_was_removed_is_missed_by_whoever_waits_and_by_eve
         team, user = await create_team(store)
         async with store.listen_events(team.id) as bell:
             bell.clear()
-            shutil.rmtree(tmp_path / "store")
+            remove_in_use(tmp_path / "store")
             if is_replaced:
                 async with opened(url) as other:
                     await create_team(other)
