@@ -10,12 +10,19 @@ import pytest
 
 from bullpen.domain.member import USER, MemberRef
 from bullpen.stores import open_store
-from bullpen.stores.sql.migration import known_versions, statements_of
+from bullpen.stores.sql.migration import Version, known_versions, statements_of
 from bullpen.stores.sqlite.connection import connect
 
 AT = "2026-01-01T00:00:00.000000+00:00"
-# As a Bullpen of 1.4 writes them.
-_INSERT_EVENT = "INSERT INTO event (team_id, kind, at, actor, data) VALUES (?, ?, ?, ?, ?)"
+# As a Bullpen of that schema writes them.
+_INSERT_EVENT = {
+    (1, 4): "INSERT INTO event (team_id, kind, at, actor, data) VALUES (?, ?, ?, ?, ?)",
+    (1, 7): """
+        INSERT INTO event_log (team_id, position, kind, at, actor, data)
+        VALUES (?1, (SELECT coalesce(max(position), 0) + 1 FROM event_log WHERE team_id = ?1), ?2, ?3, ?4, ?5)
+    """,
+}
+_LOG = {(1, 4): "event", (1, 7): "event_log"}
 _INSERT_TURN = """
     INSERT INTO turn (team_id, member_key, seq, member, kind, content, incarnation, created_at)
     VALUES (?, 'ana', ?, 'ana', 'mail', ?, 1, ?)
@@ -27,7 +34,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "bullpen.db"
 
 
-def make_older_store(path: Path, version: tuple[int, int]) -> apsw.Connection:
+def make_older_store(path: Path, version: Version) -> apsw.Connection:
     """Two teams whose events came by turns, so that their positions are not one after the other."""
     connection = connect(path)
     connection.execute("CREATE TABLE schema_version (major INTEGER NOT NULL, minor INTEGER NOT NULL) STRICT")
@@ -42,7 +49,7 @@ def make_older_store(path: Path, version: tuple[int, int]) -> apsw.Connection:
             (name, name, AT),
         )
     for number in range(6):
-        connection.execute(_INSERT_EVENT, (1 + number % 2, "TaskChanged", AT, "ana", f'{{"task":{number}}}'))
+        connection.execute(_INSERT_EVENT[version], (1 + number % 2, "TaskChanged", AT, "ana", f'{{"task":{number}}}'))
     for seq in (1, 2, 3):
         connection.execute(_INSERT_TURN, (1, seq, f'"turn {seq}"', AT))
     return connection
@@ -52,8 +59,9 @@ def version_of(connection: apsw.Connection) -> Any:
     return connection.execute("SELECT major, minor FROM schema_version").fetchall()[0]
 
 
-async def test_events_and_turns_of_an_older_store_are_where_they_were(path: Path) -> None:
-    older = make_older_store(path, (1, 4))
+@pytest.mark.parametrize("version", [(1, 4), (1, 7)])
+async def test_events_and_turns_of_an_older_store_are_where_they_were(path: Path, version: Version) -> None:
+    older = make_older_store(path, version)
     async with open_store(f"sqlite:///{path}") as store:
         assert version_of(older) == known_versions("sqlite")[-1]
         for team_id, tasks in ((1, [0, 2, 4]), (2, [1, 3, 5])):
@@ -65,14 +73,15 @@ async def test_events_and_turns_of_an_older_store_are_where_they_were(path: Path
     older.close()
 
 
-async def test_an_older_bullpen_goes_on_writing_and_reading_beside_a_newer(path: Path) -> None:
-    older = make_older_store(path, (1, 4))
+@pytest.mark.parametrize("version", [(1, 4), (1, 7)])
+async def test_an_older_bullpen_goes_on_writing_and_reading_beside_a_newer(path: Path, version: Version) -> None:
+    older = make_older_store(path, version)
     async with open_store(f"sqlite:///{path}") as store:
         team = await store.create_team("green")
         position = await store.last_position(team.id)
-        older.execute(_INSERT_EVENT, (team.id, "TaskChanged", AT, "ana", '{"task":7}'))
+        older.execute(_INSERT_EVENT[version], (team.id, "TaskChanged", AT, "ana", '{"task":7}'))
         await store.create_task(MemberRef(team.id, USER, 0), "Newer")
-        older.execute(_INSERT_EVENT, (team.id, "TaskChanged", AT, "ana", '{"task":8}'))
+        older.execute(_INSERT_EVENT[version], (team.id, "TaskChanged", AT, "ana", '{"task":8}'))
         older.execute(_INSERT_TURN, (1, 4, '"turn 4"', AT))
         events = await store.list_events(team.id, after=position)
         assert [(event.kind, event.data["task"]) for event in events] == [
@@ -81,7 +90,7 @@ async def test_an_older_bullpen_goes_on_writing_and_reading_beside_a_newer(path:
             ("TaskChanged", 8),
         ]
         seen = older.execute(
-            "SELECT position, kind FROM event WHERE team_id = ? AND position > ? ORDER BY position LIMIT 10",
+            f"SELECT position, kind FROM {_LOG[version]} WHERE team_id = ? AND position > ? ORDER BY position LIMIT 10",
             (team.id, int(position)),
         ).fetchall()
         assert [(str(number), kind) for number, kind in seen] == [(event.position, event.kind) for event in events]
@@ -95,8 +104,8 @@ async def test_an_event_and_a_turn_touch_one_page_each(path: Path) -> None:
         await store.create_team("green")
     connection = connect(path)
     trees = connection.execute(
-        "SELECT tbl_name, count(*) FROM sqlite_schema WHERE rootpage > 0 AND tbl_name IN ('event_log', 'turn')"
+        "SELECT tbl_name, count(*) FROM sqlite_schema WHERE rootpage > 0 AND tbl_name IN ('event_line', 'turn')"
         " GROUP BY tbl_name"
     ).fetchall()
-    assert trees == [("event_log", 1), ("turn", 1)]
+    assert trees == [("event_line", 1), ("turn", 1)]
     connection.close()

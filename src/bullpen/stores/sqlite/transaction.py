@@ -23,15 +23,19 @@ from bullpen.stores.transaction import Ring
 
 DIALECT = SqliteDialect()
 
-# One transaction writes at a time, and nothing is ever deleted from the log.
-_INSERT_EVENT = """
-    INSERT INTO event_log (team_id, position, kind, at, actor, data)
-    VALUES (?1, (SELECT coalesce(max(position), 0) + 1 FROM event_log WHERE team_id = ?1), ?2, ?3, ?4, ?5)
+# An event's id is its team's, times 2^40, and its position. One transaction writes at a time, and nothing is ever
+# deleted from the log.
+_ROOM = 1 << 40
+_OF_TEAM = f"id BETWEEN ?1 * {_ROOM} AND ?1 * {_ROOM} + {_ROOM - 1}"
+_INSERT_EVENT = f"""
+    INSERT INTO event_line (id, kind, at, actor, data)
+    VALUES ((SELECT coalesce(max(id), ?1 * {_ROOM}) + 1 FROM event_line WHERE {_OF_TEAM}), ?2, ?3, ?4, ?5)
 """
-_LIST_EVENTS = """
-    SELECT position, kind, at, actor, data FROM event_log WHERE team_id = ? AND position > ? ORDER BY position LIMIT ?
+_LIST_EVENTS = f"""
+    SELECT id - ?1 * {_ROOM}, kind, at, actor, data FROM event_line
+    WHERE {_OF_TEAM} AND id > ?1 * {_ROOM} + ?2 ORDER BY id LIMIT ?3
 """
-_LAST_POSITION = "SELECT coalesce(max(position), 0) FROM event_log WHERE team_id = ?"
+_LAST_POSITION = f"SELECT coalesce(max(id) - ?1 * {_ROOM}, 0) FROM event_line WHERE {_OF_TEAM}"
 
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
