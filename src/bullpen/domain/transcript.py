@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from bullpen.domain.message import Message
 from bullpen.domain.text import name_key
@@ -102,6 +102,14 @@ class NewCall:
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     is_started: bool = False
+
+
+class TranscriptEnd(NamedTuple):
+    """Where the next turn comes, and whether mail may stand there: never between a call and its result."""
+
+    seq: int
+    """Of the last turn, 0 if there is none."""
+    has_open_calls: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

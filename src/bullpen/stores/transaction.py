@@ -38,7 +38,7 @@ from bullpen.domain.message import Message, MessageType
 from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.submission import Submission
 from bullpen.domain.task import Task, TaskStatus
-from bullpen.domain.transcript import ToolCall, Turn
+from bullpen.domain.transcript import ToolCall, TranscriptEnd, Turn
 
 Record = (
     Team
@@ -340,7 +340,7 @@ class Transaction(Protocol):
         """Open ones past their deadline, in any team; not locked."""
         ...
 
-    async def last_seq(self, team_id: int, key: str) -> int: ...
+    async def find_end(self, team_id: int, key: str) -> TranscriptEnd: ...
 
     async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]: ...
 

@@ -56,12 +56,13 @@ class Pace:
     """
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._last_task = 0
         self._until = 0.0
 
     def is_due(self) -> bool:
         # By its id, which keeps nothing alive; another task that gets the same one merely has what is left of its time.
-        task, now = id(asyncio.current_task()), time.monotonic()
+        task, now = id(asyncio.current_task(self._loop)), time.monotonic()
         if task == self._last_task and now < self._until:
             return False
         is_due = task == self._last_task
@@ -77,9 +78,9 @@ class Job(Generic[T]):
     def __init__(self, body: Callable[[Any], T]) -> None:
         self.body = body
         self.rings: list[Ring] = []
-        self.loop = asyncio.get_running_loop()
+        # Only for a job that is waited for: to find out which loop runs is a call of the system.
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Event | None = None
-        """Only for a job that is waited for."""
         self._lock = threading.Lock()
         self._begun = False
         self._dropped = False
@@ -124,6 +125,7 @@ class Job(Generic[T]):
 
     async def wait(self, patience_seconds: float, holder: Callable[[], str]) -> None:
         """To be called before the loop has another turn, which could settle it."""
+        assert self.loop is not None
         done = self._done = asyncio.Event()
         # A timer, not `asyncio.timeout`: a job that has begun is waited for, and it costs a third.
         timer = self.loop.call_later(patience_seconds, self._lose_patience, patience_seconds, holder)
@@ -204,9 +206,11 @@ class Visit:
 
     def leave(self, *, at_once: bool = False) -> None:
         """At once, or if it must not stay."""
-        if at_once or not self.left_seconds:
+        if not self.stays:
+            self._gate.leave()
+        elif at_once or not self.left_seconds:
             now = time.monotonic()
-            if self.stays and now > self._stays_until + LATE_SECONDS:
+            if now > self._stays_until + LATE_SECONDS:
                 self._hurries_until = now + HURRY_SECONDS
             self._stays_until = 0.0
             self._gate.leave()
@@ -252,6 +256,7 @@ class Writer:
             if self._is_closing:
                 raise UsageError("this store has been closed: open it again")
             if len(self._callers) > 1 or not self._run_here(job):
+                job.loop = asyncio.get_running_loop()
                 self._queue.put(job)
                 await job.wait(patience_seconds, self._gate.holder)
         finally:
@@ -383,6 +388,7 @@ def _announce(jobs: list[Job[Any]], afterwards: Callable[[], None]) -> None:
     """One wake-up for each loop, not for each job. `afterwards` is called there when they have been told."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
     for job in jobs:
+        assert job.loop is not None
         by_loop.setdefault(job.loop, []).append(job)
     for loop, done in by_loop.items():
         try:

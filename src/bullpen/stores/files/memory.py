@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.domain.codec import decode, encode
-from bullpen.domain.transcript import OPEN_CALLS, ToolCall, Turn
+from bullpen.domain.transcript import OPEN_CALLS, ToolCall, TranscriptEnd, Turn
 from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
 from bullpen.stores.files.layout import Home
 from bullpen.stores.files.log import find_line, last_line, lines
@@ -36,10 +36,10 @@ class Memory:
         line = {key: data[key] for key in ("seq", "kind", "content", "incarnation", "created_at")}
         self.view.append(self.home.transcript(self.name), line_bytes(line))
 
-    def last_seq(self) -> int:
+    def end(self) -> TranscriptEnd:
         line = last_line(self.view, self.home.transcript(self.name))
         raw = None if line is None else parse_object(line)
-        return 0 if raw is None else int(raw["seq"])
+        return TranscriptEnd(0 if raw is None else int(raw["seq"]), has_open_calls=bool(self._open()))
 
     def turns(self, after_seq: int, limit: int | None) -> list[Turn]:
         path = self.home.transcript(self.name)

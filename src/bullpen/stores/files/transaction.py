@@ -24,7 +24,7 @@ from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.submission import Submission, SubmissionState
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
-from bullpen.domain.transcript import ToolCall, Turn
+from bullpen.domain.transcript import ToolCall, TranscriptEnd, Turn
 from bullpen.errors import SchemaTooNew
 from bullpen.stores.files import log, purse
 from bullpen.stores.files.backgrounds import Backgrounds
@@ -734,9 +734,9 @@ class FilesTransaction:
         assert memory is not None, call.member
         memory.update_call(call)
 
-    async def last_seq(self, team_id: int, key: str) -> int:
+    async def find_end(self, team_id: int, key: str) -> TranscriptEnd:
         memory = self._memory(team_id, key)
-        return 0 if memory is None else memory.last_seq()
+        return TranscriptEnd(0, has_open_calls=False) if memory is None else memory.end()
 
     async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]:
         memory = self._memory(team_id, key)

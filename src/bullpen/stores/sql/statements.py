@@ -427,7 +427,11 @@ LIST_REQUESTS_DUE = """
     WHERE status = 'open' AND open_until IS NOT NULL AND open_until < :moment ORDER BY team_id, id
 """
 
-LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM turn WHERE team_id = :team_id AND member_key = :key"
+FIND_END = """
+    SELECT (SELECT coalesce(max(seq), 0) FROM turn WHERE team_id = :team_id AND member_key = :key),
+           EXISTS (SELECT 1 FROM tool_call
+                   WHERE team_id = :team_id AND member_key = :key AND state IN ('queued', 'started'))
+"""
 
 LIST_TURNS = """
     SELECT {turn_columns} FROM turn

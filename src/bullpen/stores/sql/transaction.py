@@ -22,7 +22,7 @@ from bullpen.domain.request import Request, RequestKind, RequestStatus
 from bullpen.domain.submission import Submission
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.domain.text import name_key
-from bullpen.domain.transcript import ToolCall, Turn
+from bullpen.domain.transcript import ToolCall, TranscriptEnd, Turn
 from bullpen.stores.sql import statements
 from bullpen.stores.sql.dialect import Dialect
 from bullpen.stores.sql.tables import (
@@ -427,8 +427,9 @@ class SqlTransaction:
     async def list_requests_due(self, moment: datetime) -> list[Request]:
         return await self._all(REQUEST, statements.LIST_REQUESTS_DUE, moment=self._dialect.moment(moment))
 
-    async def last_seq(self, team_id: int, key: str) -> int:
-        return await self._number(statements.LAST_SEQ, team_id=team_id, key=key)
+    async def find_end(self, team_id: int, key: str) -> TranscriptEnd:
+        [(seq, has_open_calls)] = await self._rows(statements.FIND_END, team_id=team_id, key=key)
+        return TranscriptEnd(seq, bool(has_open_calls))
 
     async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]:
         return await self._all(

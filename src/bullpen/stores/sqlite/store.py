@@ -76,7 +76,6 @@ class SqliteStore(VerbStore):
         self._file = NO_FILE
         """What was opened first. A connection holds it open, so no other file can be taken for it."""
         self._data_version = -1
-        self._pace = Pace()
         self._reading = threading.Lock()
         """Held by whoever is on the connection for reading: the thread, or a verb where it was called."""
         self._last_look_seconds = float("inf")
@@ -88,6 +87,7 @@ class SqliteStore(VerbStore):
     async def _open(self) -> None:
         self._writer = Writer("bullpen-sqlite-writer", self._gate, self._commit, self._ring)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="bullpen-sqlite-reader")
+        self._pace = Pace()
         if self._path is not None and is_there(self._path):
             await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
             await self._upgrade()

@@ -85,18 +85,18 @@ class MailVerbs:
     async def take_mail(tx: Transaction, by: MemberRef, *, limit: int = 100) -> TakenMail | None:
         key = name_key(by.name)
         tx.foresee(
-            lambda: tx.list_calls(by.team_id, key, open_only=True),
+            lambda: tx.find_end(by.team_id, key),
             lambda: tx.list_undelivered(by.team_id, key, limit),
-            lambda: tx.last_seq(by.team_id, key),
         )
         _, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
-        if await tx.list_calls(me.team_id, me.key, open_only=True):
+        end = await tx.find_end(me.team_id, me.key)
+        if end.has_open_calls:
             raise ToolCallsOpen(f"{me.name} has open tool calls: mail would stand between a call and its result")
         messages = await tx.list_undelivered(me.team_id, me.key, limit)
         if not messages:
             return None
         content = [{"message": message.id, "text": frame(message)} for message in messages]
-        turn = await append_turn(tx, me, TurnKind.MAIL, content)
+        turn = await append_turn(tx, me, end, TurnKind.MAIL, content)
         await mark_delivered(tx, me, [message.id for message in messages], turn.seq)
         taken = tuple(replace(message, delivered_at=tx.now, delivered_turn=turn.seq) for message in messages)
         return TakenMail(turn=turn, messages=taken)

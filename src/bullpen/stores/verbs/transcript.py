@@ -18,6 +18,7 @@ from bullpen.domain.transcript import (
     CallState,
     NewCall,
     ToolCall,
+    TranscriptEnd,
     Turn,
     TurnKind,
     step_call,
@@ -45,12 +46,12 @@ class TranscriptVerbs:
         operation_id: str | None = None,
     ) -> Turn:
         key = name_key(by.name)
-        tx.foresee(lambda: tx.last_seq(by.team_id, key))
+        tx.foresee(lambda: tx.find_end(by.team_id, key))
         tx.foresee(*(partial(tx.find, ToolCall, by.team_id, key, call.call_id) for call in calls))
         if settlement is not None:
             foresee_settlement(tx, by, settlement)
         team, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
-        turn = await append_turn(tx, me, kind, content)
+        turn = await append_turn(tx, me, await tx.find_end(me.team_id, me.key), kind, content)
         await _queue_calls(tx, me, turn, calls)
         if counters:
             await tx.update(replace(me, counters=merged_counters(me, counters)))
@@ -144,13 +145,13 @@ def _started(tx: Transaction, me: Member, call: ToolCall) -> ToolCall:
     return started
 
 
-async def append_turn(tx: Transaction, me: Member, kind: str, content: Any) -> Turn:
-    """`me` is locked for change, so the next number is its own."""
+async def append_turn(tx: Transaction, me: Member, end: TranscriptEnd, kind: str, content: Any) -> Turn:
+    """`me` is locked for change, so the number after the end of its transcript is its own."""
     turn = await tx.insert(
         Turn(
             team_id=me.team_id,
             member=me.name,
-            seq=await tx.last_seq(me.team_id, me.key) + 1,
+            seq=end.seq + 1,
             kind=str(kind),
             content=encode(content),
             incarnation=me.incarnation,
@@ -173,9 +174,8 @@ async def close_call(
 ) -> ToolCall:
     finished = step_call(call, state, at=tx.now, result=result, is_error=is_error)
     await tx.update(finished)
-    await append_turn(
-        tx, me, TurnKind.TOOL_RESULT, {"call_id": call.call_id, "name": call.name, "text": result, "is_error": is_error}
-    )
+    content = {"call_id": call.call_id, "name": call.name, "text": result, "is_error": is_error}
+    await append_turn(tx, me, await tx.find_end(me.team_id, me.key), TurnKind.TOOL_RESULT, content)
     tx.record(me.team_id, EventKind.TOOL_CALL_FINISHED, me.name, call=call.call_id, tool=call.name, state=state)
     return finished
 
