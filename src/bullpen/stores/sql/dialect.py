@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, lru_cache
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any
 
 from bullpen.domain.codec import decoder, encode
@@ -121,9 +122,11 @@ class Dialect:
         """The parameters of an update that makes the one of the other: of the columns that differ."""
         values = {}
         columns, values_of = self._changing(table)
-        for (name, write), before, after in zip(columns, values_of(old), values_of(new), strict=True):
-            if before is not after and before != after:
-                values[name] = after if write is None or after is None else write(after)
+        before, after = values_of(old), values_of(new)
+        # Most are the very same: those are passed over without a step of the interpreter for each.
+        for (name, write), was, now in compress(zip(columns, before, after, strict=True), map(is_not, before, after)):
+            if was != now:
+                values[name] = now if write is None or now is None else write(now)
         return values
 
     def record(self, table: Table, row: Sequence[Any]) -> Any:

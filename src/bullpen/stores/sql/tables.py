@@ -10,16 +10,18 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from bullpen.domain.background import Background
 from bullpen.domain.budget import Account, ProviderGate, Reservation
 from bullpen.domain.member import Member, Team, Worker
 from bullpen.domain.message import Message
+from bullpen.domain.record import taker
 from bullpen.domain.request import Request
 from bullpen.domain.submission import Submission
 from bullpen.domain.task import Task
@@ -48,8 +50,10 @@ class Table:
     """Columns beside the fields, and the attribute of the record that each is."""
     has_own_id: bool = False
 
-    def key_of(self, record: Any) -> dict[str, Any]:
-        return {name: getattr(record, self.computed.get(name, name)) for name in self.key}
+    @cache  # noqa: B019 - a table lives as long as the process
+    def key_taker(self) -> Callable[[Any], tuple[Any, ...]]:
+        """What takes the values of the key from a record."""
+        return taker([self.computed.get(name, name) for name in self.key])
 
     @property
     def written(self) -> tuple[str, ...]:

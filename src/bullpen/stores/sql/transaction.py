@@ -145,11 +145,12 @@ class SqlTransaction:
 
     async def update(self, record: R) -> None:
         table = TABLES[type(record)]
-        old, key = self._stored.get(table), table.key_of(record)
+        old, key_of = self._stored.get(table), table.key_taker()
         self._stored[table] = record
-        if old is None or table.key_of(old) != key:
+        if old is None or key_of(old) != key_of(record):
             await self._change(_update_statement(table, table.changing), **self._dialect.row(table, record))
         elif changed := self._dialect.changed(table, old, record):
+            key = dict(zip(table.key, key_of(record), strict=True))
             await self._change(_update_statement(table, tuple(changed)), **changed, **key)
 
     # -- teams, workers, members -------------------------------------------------------------

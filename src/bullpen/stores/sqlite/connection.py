@@ -56,7 +56,7 @@ def is_there(path: Path) -> bool:
 NO_FILE = (0, 0)
 
 
-def file_at(path: Path | None) -> tuple[int, int]:
+def file_at(path: Path | str | None) -> tuple[int, int]:
     """Which file lies there now; while one is open, no other can be the same."""
     try:
         found = None if path is None else os.stat(path)

@@ -64,6 +64,8 @@ class SqliteStore(VerbStore):
         super().__init__(url, clock, **settings)
         self._patience_seconds = patience_seconds
         self._path = None if path is None else _in_utf8(path.absolute())
+        # Asked for with every verb, and a path is made a text anew each time.
+        self._path_name = None if self._path is None else str(self._path)
         self._gate: Gate | NoGate = (
             NoGate() if self._path is None else Gate(_beside(self._path, GATE_SUFFIX), check=self._check_file)
         )
@@ -190,7 +192,7 @@ class SqliteStore(VerbStore):
             )
 
     def _is_there(self) -> bool:
-        return self._file in (NO_FILE, file_at(self._path))
+        return self._file in (NO_FILE, file_at(self._path_name))
 
     # -- reading -------------------------------------------------------------------------
 
