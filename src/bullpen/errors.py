@@ -62,6 +62,8 @@ class NotAllowed(UsageError):
 class StoreError(BullpenError):
     """The store refused or failed."""
 
+    exit_code = 3
+
 
 class NotFound(StoreError):
     """There is no such thing in the store."""
@@ -107,7 +109,6 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or written just now; nothing was changed, try again."""
 
     retryable = True
-    exit_code = 3
 
 
 class StoreRemoved(StoreUnavailable):
@@ -118,8 +119,6 @@ class StoreRemoved(StoreUnavailable):
 
 class SchemaTooNew(StoreError):
     """This store was written by a newer Bullpen; upgrade this one."""
-
-    exit_code = 3
 
 
 class ProviderError(BullpenError):

@@ -216,8 +216,19 @@ def test_a_read_only_directory_is_exit_3(bullpen: Bullpen) -> None:
 
 def test_a_file_that_is_no_database_is_told(bullpen: Bullpen) -> None:
     (bullpen.directory / "notes.db").write_text("this is a text, and it is long enough to be read as a header" * 20)
-    line = bullpen.refused("task", "list", "--store", "sqlite:///notes.db", code=1)
+    line = bullpen.refused("task", "list", "--store", "sqlite:///notes.db", code=3)
     assert "notes.db is not a SQLite database" in line
+
+
+@pytest.mark.parametrize(
+    ("store", "file"), [("sqlite:///work.db", "work.db"), ("files:work", "work/.teams/crew/config.json")]
+)
+def test_a_damaged_store_is_exit_3_of_whatever_kind(bullpen: Bullpen, store: str, file: str) -> None:
+    bullpen("task", "add", "One", "--store", store, "--team", "crew")
+    path = bullpen.directory / file
+    path.write_bytes(path.read_bytes()[:100])
+    for words in (["task", "list"], ["task", "add", "Two"], ["events"]):
+        bullpen.refused(*words, "--store", store, "--team", "crew", code=3)
 
 
 def started(bullpen: Bullpen, *command: str) -> subprocess.CompletedProcess[str]:
