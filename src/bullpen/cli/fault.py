@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
+from bullpen.cli.options import FLAGS, VALUES
 from bullpen.cli.text import json_text, one_line
 from bullpen.errors import BullpenError
 
@@ -43,12 +46,26 @@ def _usage(error: Any) -> str:
         there = f"{path} has {names}" if len(names) <= MAX_NAMES else f"`{path} --help` shows which there are"
         return f"{message[0].lower()}{message[1:]}" + ("" if "Did you mean" in message else f": {there}")
     if getattr(error, "option_name", None) and hasattr(error, "possibilities"):
-        # Typer finds --help near to almost anything, and that is named in any case.
-        hint = ", ".join(sorted(set(error.possibilities or ()) - {"--help"}))
-        advice = f"did you mean {hint}?" if hint else f"`{path} --help` shows which there are"
-        return f"{path} has no option {error.option_name}: {advice}"
+        return _unknown_option(path, error.option_name, error.possibilities or ())
+    if getattr(error, "option_name", None) and message.endswith("requires an argument"):
+        return f"{error.option_name} needs a value: {error.option_name} {_metavar(context, error.option_name)}"
+    if getattr(error, "option_name", None) and message.endswith("does not take a value"):
+        return f"{error.option_name} takes no value"
     message = error.format_message().rstrip(".")
     return f"{message[:1].lower()}{message[1:]}; see `{path} --help`"
+
+
+def _unknown_option(path: str, name: str, near: Sequence[str]) -> str:
+    # Typer finds --help near to almost anything, and that is named in any case. Those of every command it never sees.
+    known = {*near, *get_close_matches(name, (*FLAGS, *VALUES), n=1, cutoff=0.75)} - {"--help"}
+    hint = ", ".join(sorted(known))
+    advice = f"did you mean {hint}?" if hint else f"`{path} --help` shows which there are"
+    return f"{path} has no option {name}: {advice}"
+
+
+def _metavar(context: Any, name: str) -> str:
+    options = () if context is None else context.command.params
+    return next((option.metavar for option in options if name in option.opts and option.metavar), "VALUE")
 
 
 def _commands(context: Any) -> str:

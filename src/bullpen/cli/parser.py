@@ -38,6 +38,15 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _untouched(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Of an option without its value Typer does not say whose it is, and so whose help would help.
+            if getattr(error, "ctx", ctx) is None:
+                cast(Any, error).ctx = ctx
+            raise
+
 
 class Entry(NamedTuple):
     line: str
