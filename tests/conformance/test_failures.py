@@ -375,13 +375,22 @@ async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, length: 
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
 
-async def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "table",
+    [
+        "invoice (number INTEGER)",
+        "schema_version (version TEXT)",
+        "schema_version (major INTEGER, minor INTEGER)",
+        "schema_version AS SELECT 'one' AS major, NULL AS minor",
+    ],
+)
+async def test_a_database_of_another_program_is_left_alone(tmp_path: Path, table: str) -> None:
     path = tmp_path / "other.db"
     with apsw.Connection(str(path)) as database:
-        database.execute("CREATE TABLE invoice (number INTEGER)")
+        database.execute(f"CREATE TABLE {table}")
     database.close()
     content = path.read_bytes()
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError, match="not a Bullpen store") as refused:
         async with opened(f"sqlite:///{path}") as store:
             await store.create_team("crew")
     assert not refused.value.retryable

@@ -67,13 +67,14 @@ def file_at(path: Path | str | None) -> tuple[int, int]:
 
 def stored_version(connection: apsw.Connection) -> Version | None:
     """(major, minor), or None for an empty database; StoreError for one that is not ours."""
-    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if "schema_version" in names:
-        rows = list(connection.execute("SELECT major, minor FROM schema_version"))
-        return (int(rows[0][0]), int(rows[0][1]))
-    if names:
-        raise StoreError("this SQLite database is not a Bullpen store: choose another path")
-    return None
+    if not list(connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' LIMIT 1")):
+        return None
+    try:
+        # Other programs have a table of this name, too, with something else in it.
+        [(major, minor)] = connection.execute("SELECT major, minor FROM schema_version")
+        return int(major), int(minor)
+    except (apsw.SQLError, ValueError, TypeError) as error:
+        raise StoreError("this SQLite database is not a Bullpen store: choose another path") from error
 
 
 def migrate(connection: apsw.Connection) -> None:
