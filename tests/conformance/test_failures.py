@@ -397,6 +397,33 @@ async def test_a_database_of_another_program_is_left_alone(tmp_path: Path, table
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE task SET created_at = 'yesterday'",
+        "UPDATE task SET status = 'odd'",
+        "UPDATE task SET handovers = '[{'",
+        "UPDATE task SET handovers = '[{}]'",
+        "UPDATE task SET subject = CAST(x'ff' AS TEXT)",
+        "UPDATE event_log SET at = 'yesterday'",
+        "UPDATE event_log SET data = '{'",
+        "UPDATE event_log SET actor = CAST(x'ff' AS TEXT)",
+    ],
+)
+async def test_rows_that_cannot_be_read_back_are_told_as_damage(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "bullpen.db"
+    async with opened(f"sqlite:///{path}") as store:
+        team, user = await create_team(store)
+        await store.create_task(user, "One")
+    with apsw.Connection(str(path)) as database:
+        database.execute(damage)
+    database.close()
+    async with opened(f"sqlite:///{path}") as store:
+        verb = store.list_events if "event_log" in damage else store.list_tasks
+        with pytest.raises(StoreError, match="damaged"):
+            await verb(team.id)
+
+
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     """Left behind by a process that was killed as it began to create the store."""
     path = tmp_path / "bullpen.db"

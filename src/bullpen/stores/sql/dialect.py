@@ -15,6 +15,7 @@ from typing import Any
 from bullpen.domain.codec import decoder, encode
 from bullpen.domain.member import Member, Team
 from bullpen.domain.record import maker, taker
+from bullpen.errors import StoreError
 from bullpen.stores.sql.tables import MEMBER, TABLES, TASK, TEAM, Column, Table
 from bullpen.stores.transaction import Lock
 
@@ -58,6 +59,13 @@ def _moment(value: datetime) -> str:
 
 
 _read_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
+
+# What those raise that read back what was written, where something else lies there now.
+UNREADABLE = (ValueError, TypeError, KeyError)
+
+
+def damaged(table: str, error: Exception) -> StoreError:
+    return StoreError(f"a row of {table} cannot be read ({error}): the store is damaged, restore it from a backup")
 
 
 class Dialect:
@@ -132,10 +140,13 @@ class Dialect:
     def record(self, table: Table, row: Sequence[Any]) -> Any:
         make, readers = self._reading(table)
         values = list(row)
-        for index, read in readers:
-            value = values[index]
-            if value is not None:
-                values[index] = read(value)
+        try:
+            for index, read in readers:
+                value = values[index]
+                if value is not None:
+                    values[index] = read(value)
+        except UNREADABLE as error:
+            raise damaged(table.name, error) from error
         return make(values)
 
     # The same rows come again and again as they were: who writes, whom to, and the team.

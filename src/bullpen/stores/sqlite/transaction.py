@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 import apsw
 
@@ -16,7 +16,7 @@ from bullpen.domain.member import Member
 from bullpen.domain.task import Task
 from bullpen.errors import UsageError
 from bullpen.stores.sql import statements
-from bullpen.stores.sql.dialect import SqliteDialect
+from bullpen.stores.sql.dialect import UNREADABLE, SqliteDialect, damaged
 from bullpen.stores.sql.tables import TASK
 from bullpen.stores.sql.transaction import Parameters, Row, SqlTransaction
 from bullpen.stores.transaction import Ring
@@ -61,7 +61,14 @@ class SqliteTransaction(SqlTransaction):
 
     async def execute(self, sql: str, parameters: Parameters) -> list[Row]:
         text, values_of = _compiled(sql)
-        rows: Any = self._cursor.execute(text, values_of(parameters)).fetchall()
+        return self._fetch(text, values_of(parameters))
+
+    def _fetch(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
+        try:
+            rows: Any = self._cursor.execute(sql, values).fetchall()
+        except UnicodeDecodeError as error:
+            # SQLite keeps any bytes as a text: what lies there is not what was written.
+            raise damaged("the database", error) from error
         return rows  # type: ignore[no-any-return]
 
     async def claim_next(self, member: Member) -> Task | None:
@@ -86,22 +93,11 @@ class SqliteTransaction(SqlTransaction):
         position = _position(after)
         if position and position > self._last_position(team_id):
             raise UsageError(f"{after[:40]!r} is not a position of this store's log")
-        rows = self._cursor.execute(_LIST_EVENTS, (team_id, position, limit)).fetchall()
-        return [
-            Event(
-                team_id=team_id,
-                position=str(position),
-                kind=kind,
-                at=datetime.fromisoformat(at),
-                actor=actor,
-                data=DIALECT.read_json(data),
-            )
-            for position, kind, at, actor, data in cast("Sequence[Any]", rows)
-        ]
+        return [_event(team_id, row) for row in self._fetch(_LIST_EVENTS, (team_id, position, limit))]
 
     def _last_position(self, team_id: int) -> int:
-        [(position,)] = self._cursor.execute(_LAST_POSITION, (team_id,)).fetchall()
-        return int(cast(int, position))
+        [(position,)] = self._fetch(_LAST_POSITION, (team_id,))
+        return int(position)
 
     async def last_position(self, team_id: int) -> str:
         return str(self._last_position(team_id))
@@ -114,6 +110,15 @@ class SqliteTransaction(SqlTransaction):
                 [(event.team_id, event.kind, at, event.actor, DIALECT.json(event.data)) for event in self._events],
             )
         return list(self._rings)
+
+
+def _event(team_id: int, row: Row) -> Event:
+    position, kind, at, actor, data = row
+    try:
+        moment, facts = datetime.fromisoformat(at), DIALECT.read_json(data)
+    except UNREADABLE as error:
+        raise damaged("event_log", error) from error
+    return Event(team_id=team_id, position=str(position), kind=kind, at=moment, actor=actor, data=facts)
 
 
 def _position(after: str) -> int:
