@@ -387,6 +387,21 @@ class Store(Protocol):
         """
         ...
 
+    async def complete_checked_task(
+        self,
+        by: MemberRef,
+        task_id: int,
+        evidence: Evidence,
+        *,
+        result: str = "",
+        operation_id: str | None = None,
+    ) -> Task:
+        """For whoever has run the check by itself: `start_check` and `finish_check` in one step, so that nothing is
+        left `verifying` in between. Owner or lead. If it did not pass, the task stays its owner's, with the evidence.
+        Completing what one has completed, or what waits to be integrated, returns it. UsageError for a task without a
+        check, and for the evidence of another command."""
+        ...
+
     async def fail_task(
         self, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
     ) -> Task:

@@ -211,7 +211,9 @@ async def test_a_task_with_a_check_is_completed_with_its_evidence(team: Team) ->
             await me.complete_task(task.id, result="done")
         failed = await me.complete_task(task.id, evidence=Evidence(command="make test", exit_code=2, tail="boom"))
         assert failed.status is TaskStatus.IN_PROGRESS
-        passed = await me.complete_task(task.id, result="ok", evidence=Evidence(command="make test", exit_code=0))
+        proof = Evidence(command="make test", exit_code=0)
+        passed = await me.complete_task(task.id, result="ok", evidence=proof, operation_id="done")
+        assert await me.complete_task(task.id, result="ok", evidence=proof, operation_id="done") == passed
     assert passed.status is TaskStatus.COMPLETED
 
 

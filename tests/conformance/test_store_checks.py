@@ -149,3 +149,45 @@ async def test_checks_are_recorded(board: Board, ana: MemberRef) -> None:
     started, finished = seen
     assert (started.kind, started.data["attempt"]) == (EventKind.TASK_CHECK_STARTED, 1)
     assert (finished.kind, finished.data["exit_code"]) == (EventKind.TASK_CHECK_FINISHED, 2)
+
+
+async def test_who_ran_the_check_by_itself_completes_with_the_evidence_in_one_step(
+    board: Board, ana: MemberRef
+) -> None:
+    store = board.store
+    failed = await store.complete_checked_task(ana, 1, FAILED)
+    assert (failed.status, failed.verifying, failed.attempt) == (TaskStatus.IN_PROGRESS, False, 1)
+    assert failed.evidence is not None
+    assert failed == await board.get(1)
+    async with board.recording() as seen:
+        done = await store.complete_checked_task(ana, 1, PASSED, result="all green")
+    assert (done.status, done.result, done.attempt) == (TaskStatus.COMPLETED, "all green", 2)
+    kinds = [EventKind.TASK_CHECK_STARTED, EventKind.TASK_CHECK_FINISHED, EventKind.TASK_COMPLETED]
+    assert [event.kind for event in seen if event.kind in kinds] == kinds
+    assert await store.complete_checked_task(ana, 1, PASSED) == done == await board.get(1)
+
+
+@pytest.mark.parametrize("evidence", [PASSED, FAILED])
+async def test_evidence_that_is_given_again_under_its_operation_id_is_no_other_attempt(
+    board: Board, ana: MemberRef, evidence: Evidence
+) -> None:
+    first = await board.store.complete_checked_task(ana, 1, evidence, operation_id="it")
+    async with board.recording() as seen:
+        assert await board.store.complete_checked_task(ana, 1, evidence, operation_id="it") == first
+    assert seen == []
+    assert await board.get(1) == first
+
+
+async def test_evidence_that_is_refused_leaves_nothing_verifying(board: Board, ana: MemberRef) -> None:
+    unchecked = await board.task("without a check")
+    for number, evidence in ((1, Evidence(command="true", exit_code=0)), (unchecked.id, PASSED)):
+        before = await board.get(number)
+        with pytest.raises(UsageError):
+            await board.store.complete_checked_task(
+                ana if number == 1 else board.lead, number, evidence, operation_id="it"
+            )
+        assert await board.get(number) == before
+    ben = await board.teammate("ben")
+    with pytest.raises(NotAllowed):
+        await board.store.complete_checked_task(ben, 1, PASSED)
+    assert (await board.store.complete_checked_task(ana, 1, PASSED, operation_id="it")).status is TaskStatus.COMPLETED

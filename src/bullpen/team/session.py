@@ -9,7 +9,7 @@ from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import Request, RequestKind
 from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus
-from bullpen.errors import LeaseLost, ShuttingDown, UsageError
+from bullpen.errors import LeaseLost, ShuttingDown
 from bullpen.store import Bell, Store
 
 
@@ -124,10 +124,9 @@ class Session:
         await self._acknowledge()
         if evidence is None:
             return await self._store.complete_task(self.ref, task_id, result=result, operation_id=operation_id)
-        run = await self._store.start_check(self.ref, task_id)
-        if run is None:
-            raise UsageError(f"#{task_id} has no check that evidence could be of")
-        return await self._store.finish_check(self.ref, run, evidence, result=result, operation_id=operation_id)
+        return await self._store.complete_checked_task(
+            self.ref, task_id, evidence, result=result, operation_id=operation_id
+        )
 
     async def fail_task(self, task_id: int, *, reason: str = "", operation_id: str | None = None) -> Task:
         await self._acknowledge()

@@ -190,16 +190,7 @@ class TaskVerbs:
         check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
         if task.check is None or await find_open(tx, task) is not None:
             return None
-        verifying = replace(task, verifying=True, attempt=task.attempt + 1, updated_at=tx.now)
-        await tx.update(verifying)
-        tx.record(
-            task.team_id,
-            EventKind.TASK_CHECK_STARTED,
-            me.name,
-            task=task.id,
-            attempt=verifying.attempt,
-            check=task.check,
-        )
+        verifying = await _begin_check(tx, task, me)
         return CheckRun(task_id=task.id, attempt=verifying.attempt, check=task.check)
 
     @write
@@ -218,27 +209,37 @@ class TaskVerbs:
             raise Conflict(
                 f"#{task.id} has moved on since check attempt {run.attempt} began: its verdict counts no more"
             )
-        if evidence.command != run.check:
-            raise UsageError(f"the evidence is of {evidence.command[:80]!r}, not of the check {run.check[:80]!r}")
-        check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
-        kept = replace(evidence, tail=clean(evidence.tail), checked_at=evidence.checked_at or tx.now)
-        tx.record(
-            task.team_id,
-            EventKind.TASK_CHECK_FINISHED,
-            me.name,
-            task=task.id,
-            attempt=run.attempt,
-            exit_code=evidence.exit_code,
-            seconds=evidence.seconds,
-            text=_last_line(kept.tail),
-        )
-        checked = replace(task, verifying=False, evidence=kept, updated_at=tx.now)
+        checked = await _judge(tx, task, me, evidence)
         if not evidence.passed:
             await tx.update(checked)
             return checked
         if work is not None:
             has_passed = evidence.commit == work.commit
             return await _submit(tx, number, checked, me, work, result=result, has_passed=has_passed)
+        return await _finish(tx, checked, me, TaskStatus.COMPLETED, result=result)
+
+    @write
+    async def complete_checked_task(
+        tx: Transaction,
+        by: MemberRef,
+        task_id: int,
+        evidence: Evidence,
+        *,
+        result: str = "",
+        operation_id: str | None = None,
+    ) -> Task:
+        _, me, task = await _hold_to_complete(tx, by, task_id, None)
+        if task.status is TaskStatus.COMPLETED and task.is_owned_by(me.name):
+            return task
+        check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
+        if await find_open(tx, task) is not None:
+            return task
+        if task.check is None:
+            raise UsageError(f"#{task.id} has no check that evidence could be of")
+        checked = await _judge(tx, await _begin_check(tx, task, me), me, evidence)
+        if not evidence.passed:
+            await tx.update(checked)
+            return checked
         return await _finish(tx, checked, me, TaskStatus.COMPLETED, result=result)
 
     @write
@@ -597,6 +598,40 @@ async def _submit(
     waiting = replace(task, submission=submission.id, verifying=False, reserved_until=None, updated_at=tx.now)
     await tx.update(waiting)
     return waiting
+
+
+async def _begin_check(tx: Transaction, task: Task, me: Member) -> Task:
+    verifying = replace(task, verifying=True, attempt=task.attempt + 1, updated_at=tx.now)
+    await tx.update(verifying)
+    tx.record(
+        task.team_id,
+        EventKind.TASK_CHECK_STARTED,
+        me.name,
+        task=task.id,
+        attempt=verifying.attempt,
+        check=task.check,
+    )
+    return verifying
+
+
+async def _judge(tx: Transaction, task: Task, me: Member, evidence: Evidence) -> Task:
+    """The task with the verdict of the check that it is under, not stored yet."""
+    assert task.check is not None
+    if evidence.command != task.check:
+        raise UsageError(f"the evidence is of {evidence.command[:80]!r}, not of the check {task.check[:80]!r}")
+    check_transition(task, TaskStatus.COMPLETED, name=me.name, leads=me.leads)
+    kept = replace(evidence, tail=clean(evidence.tail), checked_at=evidence.checked_at or tx.now)
+    tx.record(
+        task.team_id,
+        EventKind.TASK_CHECK_FINISHED,
+        me.name,
+        task=task.id,
+        attempt=task.attempt,
+        exit_code=evidence.exit_code,
+        seconds=evidence.seconds,
+        text=_last_line(kept.tail),
+    )
+    return replace(task, verifying=False, evidence=kept, updated_at=tx.now)
 
 
 def _last_line(tail: str) -> str:
