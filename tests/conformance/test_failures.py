@@ -424,6 +424,15 @@ async def test_rows_that_cannot_be_read_back_are_told_as_damage(tmp_path: Path, 
             await verb(team.id)
 
 
+async def test_a_store_that_was_closed_refuses_to_look_and_to_write(store_url: str) -> None:
+    async with opened(store_url) as store:
+        team, user = await create_team(store)
+        assert await store.list_tasks(team.id) == []
+    for verb in (store.list_tasks(team.id), store.create_task(user, "refused"), store.last_position(team.id)):
+        with pytest.raises((UsageError, StoreUnavailable), match="closed"):
+            await verb
+
+
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     """Left behind by a process that was killed as it began to create the store."""
     path = tmp_path / "bullpen.db"

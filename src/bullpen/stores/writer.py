@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 MAX_GROUP = 256
 CLOSE_PATIENCE_SECONDS = 5.0
+CLOSED = "this store has been closed: open it again"
 QUICK_SECONDS = 0.002
 """What a loop may stand still for; after two commits in a row that took longer, the next one is the thread's."""
 TURN_SECONDS = 0.002
@@ -254,7 +255,7 @@ class Writer:
             if len(self._callers) > 1 or self._pace.is_due():
                 await asyncio.sleep(0)
             if self._is_closing:
-                raise UsageError("this store has been closed: open it again")
+                raise UsageError(CLOSED)
             if len(self._callers) > 1 or not self._run_here(job):
                 job.loop = asyncio.get_running_loop()
                 self._queue.put(job)

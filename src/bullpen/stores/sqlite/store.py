@@ -43,7 +43,7 @@ from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, Transaction, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
-from bullpen.stores.writer import QUICK_SECONDS, Job, Pace, Writer
+from bullpen.stores.writer import CLOSED, QUICK_SECONDS, Job, Pace, Writer
 
 T = TypeVar("T")
 
@@ -207,7 +207,14 @@ class SqliteStore(VerbStore):
                 return cast(T, self._look_inside(body))
             finally:
                 self._reading.release()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, body)
+        return await self._look_in_thread(body)
+
+    def _look_in_thread(self, body: Body[T]) -> asyncio.Future[T]:
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._readers, self._look, body)
+        except RuntimeError as error:
+            # Not of the look, which has not begun: the thread is no more.
+            raise UsageError(CLOSED) from error
 
     def _look(self, body: Body[Any]) -> Any:
         with self._reading:
