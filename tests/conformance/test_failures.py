@@ -318,6 +318,17 @@ async def test_who_finds_the_journal_unreadable_keeps_nobody_else_out(tmp_path: 
             await other.create_task(user, "written")
 
 
+async def test_who_comes_by_a_link_takes_nobody_for_dead_who_came_without(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("work.db")
+    async with opened(f"sqlite:///{tmp_path}/work.db") as store, opened(f"sqlite:///{tmp_path}/link.db") as linked:
+        team, _ = await create_team(store)
+        ana = await join(store, team.id, "ana")
+        [worker] = await linked.list_workers()
+        assert await linked.probe_worker(worker) is Liveness.ALIVE
+        await LapseWatch(linked).look()
+        assert await store.get_member(team.id, "ana") == ana
+
+
 async def test_a_directory_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=tmp_path.name):
         async with opened(f"sqlite:///{tmp_path}") as store:

@@ -25,10 +25,11 @@ def place_of(url: str) -> Place:
     """Of a store with a directory of its own, that directory; of any other, one below the user's state."""
     if url.startswith("sqlite:///") and not url.endswith(":memory:"):
         path = Path(url.removeprefix("sqlite:///")).expanduser().absolute()
+        real = real_file(path)
+        files = tuple(real.with_name(real.name + suffix) for suffix in SQLITE_SUFFIXES)
         if path.parent.name == ".bullpen":
-            return Place(path.parent, (path.parent,))
+            return Place(path.parent, (path.parent, *files) if path.is_symlink() else (path.parent,))
         state = _state_of(url)
-        files = tuple(path.with_name(path.name + suffix) for suffix in SQLITE_SUFFIXES)
         return Place(state, (state, *files))
     if url.startswith("files:"):
         directory = Path(url.removeprefix("files:").removeprefix("//")).expanduser().absolute()
@@ -37,6 +38,11 @@ def place_of(url: str) -> Place:
         return Place(state, (state, *own))
     state = _state_of(url)
     return Place(state, (state,))
+
+
+def real_file(path: Path) -> Path:
+    """Where SQLite keeps its log, and so where its locks are: who comes by a link must meet who comes without."""
+    return Path(os.path.realpath(path))
 
 
 def _state_of(url: str) -> Path:

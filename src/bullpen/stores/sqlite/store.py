@@ -11,7 +11,6 @@ are called.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreRemoved, StoreUnavailable, UsageError
 from bullpen.stores.bells import OVERFLOW_TOPIC, DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
-from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX
+from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX, real_file
 from bullpen.stores.sql.migration import check_version, is_behind
 from bullpen.stores.sqlite.connection import (
     NO_FILE,
@@ -66,13 +65,14 @@ class SqliteStore(VerbStore):
         self._path = None if path is None else _in_utf8(path.absolute())
         # Asked for with every verb, and a path is made a text anew each time.
         self._path_name = None if self._path is None else str(self._path)
+        real = None if self._path is None else real_file(self._path)
         self._gate: Gate | NoGate = (
-            NoGate() if self._path is None else Gate(_beside(self._path, GATE_SUFFIX), check=self._check_file)
+            NoGate() if real is None else Gate(_beside(real, GATE_SUFFIX), check=self._check_file)
         )
         self._bell: NoDoorbell | DatagramDoorbell = (
-            NoDoorbell() if self._path is None else DatagramDoorbell(self._board, os.path.realpath(self._path))
+            NoDoorbell() if real is None else DatagramDoorbell(self._board, str(real))
         )
-        self._lives = LifeLocks(None if self._path is None else _beside(self._path, LIVES_SUFFIX))
+        self._lives = LifeLocks(None if real is None else _beside(real, LIVES_SUFFIX))
         self._write_cursor: apsw.Cursor | None = None
         self._read_cursor: apsw.Cursor | None = None
         self._file = NO_FILE

@@ -117,7 +117,7 @@ def _event(team_id: int, row: Row) -> Event:
     try:
         moment, facts = datetime.fromisoformat(at), DIALECT.read_json(data)
     except UNREADABLE as error:
-        raise damaged("event_log", error) from error
+        raise damaged("event_line", error) from error
     return Event(team_id=team_id, position=str(position), kind=kind, at=moment, actor=actor, data=facts)
 
 
