@@ -416,9 +416,9 @@ async def test_a_database_of_another_program_is_left_alone(tmp_path: Path, table
         "UPDATE task SET handovers = '[{'",
         "UPDATE task SET handovers = '[{}]'",
         "UPDATE task SET subject = CAST(x'ff' AS TEXT)",
-        "UPDATE event_log SET at = 'yesterday'",
-        "UPDATE event_log SET data = '{'",
-        "UPDATE event_log SET actor = CAST(x'ff' AS TEXT)",
+        "UPDATE event_line SET at = 'yesterday'",
+        "UPDATE event_line SET data = '{'",
+        "UPDATE event_line SET actor = CAST(x'ff' AS TEXT)",
     ],
 )
 async def test_rows_that_cannot_be_read_back_are_told_as_damage(tmp_path: Path, damage: str) -> None:
@@ -430,7 +430,7 @@ async def test_rows_that_cannot_be_read_back_are_told_as_damage(tmp_path: Path, 
         database.execute(damage)
     database.close()
     async with opened(f"sqlite:///{path}") as store:
-        verb = store.list_events if "event_log" in damage else store.list_tasks
+        verb = store.list_events if "event_line" in damage else store.list_tasks
         with pytest.raises(StoreError, match="damaged"):
             await verb(team.id)
 

@@ -26,16 +26,18 @@ DIALECT = SqliteDialect()
 # An event's id is its team's, times 2^40, and its position. One transaction writes at a time, and nothing is ever
 # deleted from the log.
 _ROOM = 1 << 40
-_OF_TEAM = f"id BETWEEN ?1 * {_ROOM} AND ?1 * {_ROOM} + {_ROOM - 1}"
-_INSERT_EVENT = f"""
-    INSERT INTO event_line (id, kind, at, actor, data)
-    VALUES ((SELECT coalesce(max(id), ?1 * {_ROOM}) + 1 FROM event_line WHERE {_OF_TEAM}), ?2, ?3, ?4, ?5)
-"""
+_IS_OF_TEAM = f"id BETWEEN :team_id * {_ROOM} AND :team_id * {_ROOM} + {_ROOM - 1}"
 _LIST_EVENTS = f"""
-    SELECT id - ?1 * {_ROOM}, kind, at, actor, data FROM event_line
-    WHERE {_OF_TEAM} AND id > ?1 * {_ROOM} + ?2 ORDER BY id LIMIT ?3
+    SELECT id - :team_id * {_ROOM}, kind, at, actor, data FROM event_line
+    WHERE {_IS_OF_TEAM} AND id > :team_id * {_ROOM} + :after ORDER BY id LIMIT :limit
 """
-_LAST_POSITION = f"SELECT coalesce(max(id) - ?1 * {_ROOM}, 0) FROM event_line WHERE {_OF_TEAM}"
+_LAST_POSITION = f"SELECT coalesce(max(id) - :team_id * {_ROOM}, 0) FROM event_line WHERE {_IS_OF_TEAM}"
+# One for all events of a transaction; values by their place, like those of the others once they are compiled.
+_INSERT_EVENT = f"""
+    INSERT INTO event_line (id, kind, at, actor, data) VALUES (
+        (SELECT coalesce(max(id), ?1 * {_ROOM}) + 1 FROM event_line WHERE {_IS_OF_TEAM.replace(":team_id", "?1")}),
+        ?2, ?3, ?4, ?5)
+"""
 
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -61,11 +63,8 @@ class SqliteTransaction(SqlTransaction):
 
     async def execute(self, sql: str, parameters: Parameters) -> list[Row]:
         text, values_of = _compiled(sql)
-        return self._fetch(text, values_of(parameters))
-
-    def _fetch(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
         try:
-            rows: Any = self._cursor.execute(sql, values).fetchall()
+            rows: Any = self._cursor.execute(text, values_of(parameters)).fetchall()
         except UnicodeDecodeError as error:
             # SQLite keeps any bytes as a text: what lies there is not what was written.
             raise damaged("the database", error) from error
@@ -91,16 +90,13 @@ class SqliteTransaction(SqlTransaction):
 
     async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]:
         position = _position(after)
-        if position and position > self._last_position(team_id):
+        if position and position > int(await self.last_position(team_id)):
             raise UsageError(f"{after[:40]!r} is not a position of this store's log")
-        return [_event(team_id, row) for row in self._fetch(_LIST_EVENTS, (team_id, position, limit))]
-
-    def _last_position(self, team_id: int) -> int:
-        [(position,)] = self._fetch(_LAST_POSITION, (team_id,))
-        return int(position)
+        wanted = {"team_id": team_id, "after": position, "limit": limit}
+        return [_event(team_id, row) for row in await self.execute(_LIST_EVENTS, wanted)]
 
     async def last_position(self, team_id: int) -> str:
-        return str(self._last_position(team_id))
+        return str(await self._number(_LAST_POSITION, team_id=team_id))
 
     async def flush(self) -> list[Ring]:
         if self._events:
