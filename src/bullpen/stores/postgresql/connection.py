@@ -30,10 +30,13 @@ _DEFAULTS: Mapping[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
     "fallback_application_name": "bullpen",
-    "client_encoding": "UTF8",
 }
 
-# Durable whatever the server's default is, if it is not stricter. Plans do not depend on the values: the partial
+# What is sent is UTF-8, whatever the URL or the environment says.
+_FIXED: Mapping[str, Any] = {"client_encoding": "UTF8"}
+
+# Durable whatever the server's default is, if it is not stricter. Moments and numbers come back as they were: psycopg
+# reads no other style of dates, and a float has all its digits. Plans do not depend on the values: the partial
 # indexes are chosen by literals, and a plan made while a table was empty must neither scan nor sort. A process that is
 # frozen inside a transaction loses it, well before its lease is over, instead of blocking everyone; nobody else pauses
 # for seconds between two statements, and who did runs it again.
@@ -42,6 +45,8 @@ _SESSION = """
              CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
            set_config('default_transaction_isolation', 'read committed', false),
            set_config('TimeZone', 'UTC', false),
+           set_config('DateStyle', 'ISO', false),
+           set_config('extra_float_digits', '1', false),
            set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('enable_seqscan', 'off', false),
            set_config('enable_sort', 'off', false),
@@ -67,7 +72,7 @@ class Address:
 def parse_url(url: str) -> Address:
     try:
         given = conninfo_to_dict(url)
-        conninfo = make_conninfo(**{**_DEFAULTS, **given})
+        conninfo = make_conninfo(**{**_DEFAULTS, **given, **_FIXED})
     except psycopg.Error:
         raise _no_url() from None
     host = str(given.get("host") or given.get("hostaddr") or "localhost")

@@ -1,0 +1,58 @@
+"""What a server, a database or a URL says by default changes nothing of what is stored and read back."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg import sql
+
+from bullpen.stores import open_store
+from tests.support.stores import create_team, join
+from tests.unit.stores.postgres_server import ask
+
+TEXT = "naïve ß ﬁ \N{LATIN SMALL LETTER DOTLESS I} \N{PILE OF POO} \\x41 '%s'"
+COST = 0.1234567890123456
+
+
+async def _is_kept(url: str) -> None:
+    async with open_store(url) as store:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        created = await store.create_task(user, TEXT)
+        await store.reserve(ana, purpose="work", provider_key="key", model="model", tokens=1, cost_usd=COST)
+    async with open_store(url) as again:
+        assert await again.get_task(team.id, created.id) == created
+        accounts = await again.list_accounts(team.id)
+        assert [account.open_cost_usd for account in accounts] == [COST, COST]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DateStyle", "SQL, DMY"),
+        ("DateStyle", "German"),
+        ("IntervalStyle", "iso_8601"),
+        ("TimeZone", "Asia/Kathmandu"),
+        ("extra_float_digits", "-15"),
+        ("client_encoding", "LATIN1"),
+        ("standard_conforming_strings", "off"),
+        ("default_transaction_isolation", "serializable"),
+        ("default_transaction_deferrable", "on"),
+        ("idle_session_timeout", "50ms"),
+    ],
+)
+async def test_what_a_database_sets_for_its_sessions_changes_nothing(postgres_url: str, name: str, value: str) -> None:
+    [(database,)] = await ask(postgres_url, "SELECT current_database()")
+    parts = sql.Identifier(database), sql.SQL(name), sql.Literal(value)
+    await ask(postgres_url, sql.SQL("ALTER DATABASE {} SET {} = {}").format(*parts))
+    await _is_kept(postgres_url)
+
+
+@pytest.mark.parametrize("setting", ["client_encoding=LATIN1", "options=-c%20DateStyle%3DSQL"])
+async def test_what_a_url_sets_for_its_sessions_changes_nothing(postgres_url: str, setting: str) -> None:
+    await _is_kept(f"{postgres_url}&{setting}")
+
+
+async def test_what_the_environment_sets_changes_nothing(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    monkeypatch.setenv("PGDATESTYLE", "Postgres, DMY")
+    await _is_kept(postgres_url)
