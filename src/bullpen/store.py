@@ -11,6 +11,8 @@ What holds for every verb, in every implementation behind `open_store(url)`:
 - **Idempotent by operation id.** A verb called again with the same `operation_id`
   returns its first outcome and does nothing. A verb that raised stored nothing,
   so calling it again tries again.
+- **Found again.** What a store finds things by (roles, tool call ids, provider keys, operation ids) has at most
+  `MAX_KEY_LENGTH` characters; longer ones are `UsageError`.
 - **Recorded.** Each change writes its events in the same transaction.
 - **Rings.** Whoever a change concerns is woken after the commit; see `listen_*`.
 - **The team lives.** Verbs that change a deleted team raise `TeamDeleted`, except

@@ -55,14 +55,18 @@ async def test_thinking_goes_back_before_what_was_said_with_it(wire: Wire, tmp_p
     assert [type(part) for part in reply.parts if not isinstance(part, ThinkingPart)] == [TextPart, CallPart]
 
 
-async def test_ids_that_are_long_and_differ_only_at_their_end_are_two_calls(wire: Wire, tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [180, 200, 10_000])
+async def test_ids_that_are_long_and_differ_only_at_their_end_are_two_calls(
+    wire: Wire, tmp_path: Path, length: int
+) -> None:
+    def named(place: str) -> str:
+        return place.rjust(length, "x")
+
     batch = Answer(
-        parts=tuple(raw("TaskCreate", f'{{"subject": "part {end}"}}', f"call_{'x' * 200}_{end}") for end in "ab")
+        parts=tuple(raw("TaskCreate", f'{{"subject": "part {end}"}}', named(f"create_{end}")) for end in "ab")
     )
     done = Answer(
-        parts=tuple(
-            raw("TaskUpdate", f'{{"taskId": {n}, "status": "deleted"}}', f"call_{'y' * 200}_{n}") for n in (1, 2)
-        )
+        parts=tuple(raw("TaskUpdate", f'{{"taskId": {n}, "status": "deleted"}}', named(f"update_{n}")) for n in (1, 2))
     )
     here = await converse(wire, tmp_path, batch, done)
     [first, second] = here.server.heard[1].results

@@ -17,7 +17,7 @@ from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.prompt import Reply, Usage
 from bullpen.domain.task import TaskStatus
 from bullpen.provider import ModelLimits, ModelRequest
-from bullpen.providers.scripted import Script, Step
+from bullpen.providers.scripted import Fault, Script, Step
 from bullpen.stores.sqlite import SqliteStore
 from bullpen.team import Outcome, Team
 from tests.agents.slow import SlowStore
@@ -360,3 +360,14 @@ async def test_the_settings_price_a_model_that_no_list_has(tmp_path: Path) -> No
             await until(team, EventKind.PHASE_ENDED, member="ana")
         assert (await account_of(team, "ana")).cost_usd == pytest.approx(0.003)
         assert not [one for one in await mail_of(team, "user") if "no price" in one.content]
+
+
+async def test_a_model_of_a_longer_name_than_a_key_may_have_asks_and_waits_like_any_other(tmp_path: Path) -> None:
+    steps = [Step(say="Finished.", faults=(Fault(kind="rate_limited", retry_after_seconds=0.01),))]
+    model = Recorder({"ana": steps}, model=f"scripted:{'long/' * 100}script.json")
+    async with troupe(model, tmp_path) as team:
+        await team.spawn("ana", prompt="Do it.")
+        async with hosted(team):
+            ended = await until(team, EventKind.PHASE_ENDED, member="ana")
+        assert (ended.data["why"], ended.data["result"]) == ("no_tool_use", "Finished.")
+        assert model.count("ana") == 2

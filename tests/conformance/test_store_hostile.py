@@ -13,8 +13,8 @@ import pytest
 from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import Evidence, TaskChanges, parse_task_id
-from bullpen.domain.text import MAX_TEXT_LENGTH
-from bullpen.domain.transcript import NewCall
+from bullpen.domain.text import MAX_KEY_LENGTH, MAX_TEXT_LENGTH
+from bullpen.domain.transcript import NewCall, TurnKind
 from bullpen.errors import LeaseLost, NotFound, UsageError
 from bullpen.store import Store
 from tests.conformance.board import Board
@@ -197,6 +197,52 @@ async def test_more_than_a_megabyte_is_refused_and_nothing_is_stored(board: Boar
     async with board.recording() as seen:
         for verb in refused:
             with pytest.raises(UsageError):
+                await verb
+    assert seen == []
+
+
+# Whatever an index makes of it: nothing here can be compressed, and each character takes as much room as one can.
+LONG_KEY = "".join(chr(0x1F000 + number * 7919 % 4096) for number in range(MAX_KEY_LENGTH))
+
+
+async def test_the_longest_key_is_kept_and_found_again(board: Board) -> None:
+    ana = await board.teammate("ana", role=LONG_KEY)
+    ben = await board.external("ben", role=LONG_KEY)
+    task = await board.task(role=LONG_KEY)
+    changed = await board.store.update_task(board.lead, (await board.task()).id, TaskChanges(role=LONG_KEY))
+    assert [await board.store.claim_next_task(ref) for ref in (ana, ben)] != [None, None]
+    assert task.role == changed.role == LONG_KEY
+    await board.store.record_turn(ana, TurnKind.ASSISTANT, [], calls=[NewCall(call_id=LONG_KEY, name="bash")])
+    assert (await board.store.finish_call(ana, LONG_KEY, "done")).call_id == LONG_KEY
+    gate = await board.store.block_provider(LONG_KEY, seconds=30)
+    refused = await board.store.reserve(
+        ana, purpose="turn", provider_key=LONG_KEY, model="m", tokens=1, cost_usd=0.0, operation_id=LONG_KEY
+    )
+    assert refused.refusal is not None
+    assert refused.refusal.until == gate.blocked_until
+
+
+@pytest.mark.parametrize("length", [MAX_KEY_LENGTH + 1, 9_000, 1_000_000])
+async def test_a_longer_key_is_refused_and_nothing_is_stored(board: Board, length: int) -> None:
+    ana = await board.teammate("ana")
+    task = await board.task()
+    key = (LONG_KEY * (length // MAX_KEY_LENGTH + 1))[:length]
+    store = board.store
+    request: dict[str, Any] = {"purpose": "turn", "model": "m", "tokens": 1, "cost_usd": 0.0}
+    refused = [
+        store.spawn_member(board.lead, "ben", role=key),
+        store.spawn_member(board.lead, "ana", role=key),
+        store.join_member(board.worker.id, board.id, "cat", role=key),
+        store.create_task(board.user, "a task", role=key),
+        store.update_task(board.user, task.id, TaskChanges(role=key)),
+        store.record_turn(ana, TurnKind.ASSISTANT, [], calls=[NewCall(call_id=key, name="bash")]),
+        store.block_provider(key, seconds=30),
+        store.reserve(ana, provider_key=key, **request),
+        store.create_task(board.user, "a task", operation_id=key),
+    ]
+    async with board.recording() as seen:
+        for verb in refused:
+            with pytest.raises(UsageError, match="at most 200"):
                 await verb
     assert seen == []
 

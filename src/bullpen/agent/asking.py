@@ -20,6 +20,8 @@ from bullpen.agent.pricing import find_price_usd, tell_unpriced
 from bullpen.domain.budget import BUDGET_SPENT, Refusal, Reservation, Reserved, Settlement
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.prompt import ChatMessage, Reply, ToolSpec, Usage
+from bullpen.domain.request import digest_of
+from bullpen.domain.text import MAX_KEY_LENGTH
 from bullpen.errors import BadReply, ProviderError, ShuttingDown
 from bullpen.provider import ModelRequest, Provider
 from bullpen.tools.patience import seen_through
@@ -112,9 +114,14 @@ async def _back_off(agent: Agent, provider: Provider, error: ProviderError, atte
     logger.info("%s waits %.1f s: %s", agent.member.name, seconds, error)
     if getattr(error, "retry_after_seconds", None):
         # Everyone who shares the key waits, in other processes too.
-        await agent.store.block_provider(provider.key_id, seconds=seconds)
+        await agent.store.block_provider(_key_of(provider), seconds=seconds)
     else:
         await asyncio.sleep(seconds)
+
+
+def _key_of(provider: Provider) -> str:
+    """It names an address, or a file, and these may be longer than the store keeps a key."""
+    return provider.key_id if len(provider.key_id) <= MAX_KEY_LENGTH else digest_of(provider.key_id)
 
 
 async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, tokens: int) -> Reservation:
@@ -127,7 +134,7 @@ async def _reserve(agent: Agent, provider: Provider, request: ModelRequest, toke
             agent.store.reserve(
                 agent.ref,
                 purpose=request.purpose,
-                provider_key=provider.key_id,
+                provider_key=_key_of(provider),
                 model=provider.model,
                 tokens=tokens + request.max_output_tokens,
                 cost_usd=price or 0.0,

@@ -24,6 +24,7 @@ from bullpen.agent.subagent import run_subagent
 from bullpen.agent.watching import Interrupted, watched
 from bullpen.domain.prompt import CallPart
 from bullpen.domain.request import digest_of
+from bullpen.domain.text import MAX_KEY_LENGTH
 from bullpen.domain.transcript import INTERRUPTED_TEXT, CallState, ToolCall, Turn, TurnKind
 from bullpen.errors import ToolError
 from bullpen.tool import ToolOutput
@@ -193,7 +194,8 @@ def _context(agent: Agent, call: ToolCall) -> CallContext:
 
 
 def with_fresh_ids(agent: Agent, calls: Iterable[tuple[str, int]], seq: int) -> dict[int, str]:
-    """Some servers give the same ids again and again; ours are unique in a transcript."""
+    """Some servers give the same ids again and again, or pack more into them; ours are unique in a transcript, and no
+    longer than the store keeps them."""
     known = {
         part["call_id"]
         for turn in agent.turns
@@ -203,7 +205,8 @@ def with_fresh_ids(agent: Agent, calls: Iterable[tuple[str, int]], seq: int) -> 
     }
     fresh: dict[int, str] = {}
     for call_id, position in calls:
-        wanted = call_id if call_id and call_id not in known else f"call_{seq}_{position}"
+        is_usable = 0 < len(call_id) <= MAX_KEY_LENGTH and call_id not in known
+        wanted = call_id if is_usable else f"call_{seq}_{position}"
         known.add(wanted)
         fresh[position] = wanted
     return fresh

@@ -18,6 +18,7 @@ from bullpen.errors import UsageError
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 RESERVED_NAMES = frozenset({"lead", "user", "system"})
 MAX_TEXT_LENGTH = 1_000_000
+MAX_KEY_LENGTH = 200
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -29,6 +30,17 @@ def clean(text: str, *, what: str = "text") -> str:
             "put it into a file and name the file"
         )
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def check_key(key: str, *, what: str) -> str:
+    """By it a store finds something, so it stands in an index, and what fits into one is far less than a text."""
+    if len(key) > MAX_KEY_LENGTH:
+        raise UsageError(f"the {what} has {len(key):,} characters, at most {MAX_KEY_LENGTH} are kept")
+    return key
+
+
+def check_role(role: str | None) -> str | None:
+    return None if role is None else check_key(role, what="role")
 
 
 def storable(value: Any) -> Any:

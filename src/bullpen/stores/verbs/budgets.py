@@ -31,7 +31,7 @@ from bullpen.domain.member import LEAD, SYSTEM, USER, Member, MemberKind, Member
 from bullpen.domain.message import MessageType, Origin
 from bullpen.domain.prompt import Usage
 from bullpen.domain.record import replace
-from bullpen.domain.text import clean, name_key
+from bullpen.domain.text import check_key, clean, name_key
 from bullpen.errors import NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
@@ -54,6 +54,7 @@ class BudgetVerbs:
         operation_id: str | None = None,
     ) -> Reserved:
         _check_amounts(tokens, cost_usd)
+        check_key(provider_key, what="provider key")
         tx.foresee(lambda: tx.find(ProviderGate, provider_key), lambda: tx.hold_accounts(by.team_id, name_key(by.name)))
         team, me = await fenced(tx, by, team_must_live=False)
         refusal = await _find_gate(tx, team, provider_key)
@@ -87,6 +88,7 @@ class BudgetVerbs:
 
     @write
     async def block_provider(tx: Transaction, provider_key: str, *, seconds: float) -> ProviderGate:
+        check_key(provider_key, what="provider key")
         gate = ProviderGate(provider_key=provider_key, blocked_until=moment_in(tx, seconds))
         known = await tx.find(ProviderGate, provider_key, lock=Lock.UPDATE)
         if known is None:

@@ -23,7 +23,7 @@ from bullpen.domain.member import (
 from bullpen.domain.message import MessageType, Origin
 from bullpen.domain.record import replace
 from bullpen.domain.task import Task, TaskStatus
-from bullpen.domain.text import RESERVED_NAMES, check_name, clean, name_key
+from bullpen.domain.text import RESERVED_NAMES, check_name, check_role, clean, name_key
 from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
@@ -55,6 +55,7 @@ class MemberVerbs:
     ) -> Spawned:
         _, lead = await fenced_lead(tx, by, what="spawn teammates")
         check_member_name(name)
+        role = check_role(role)
         needed = check_labels(labels)
         team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
         member = await tx.find(Member, by.team_id, name_key(name), lock=Lock.UPDATE)
@@ -109,6 +110,7 @@ class MemberVerbs:
         operation_id: str | None = None,
     ) -> Member:
         check_member_name(name)
+        role = check_role(role)
         # The team is locked so that two who join under a new name meet.
         await get_live_team(tx, team_id, lock=Lock.UPDATE)
         await living_worker(tx, worker_id, lock=Lock.SHARE)

@@ -26,7 +26,7 @@ from bullpen.domain.task import (
     format_ids,
     is_claimable,
 )
-from bullpen.domain.text import clean, name_key, normalise_role
+from bullpen.domain.text import check_role, clean, name_key, normalise_role
 from bullpen.errors import AlreadyClaimed, CheckRequired, Conflict, NotAllowed, NotFound, ShuttingDown, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced
@@ -387,7 +387,7 @@ def _checked_subject(subject: str) -> str:
 
 
 def _checked_role(role: str | None) -> str | None:
-    return clean(role, what="role").strip() or None if role is not None else None
+    return check_role((role or "").strip()) or None
 
 
 def _checked_check(check: str | None) -> str | None:

@@ -12,7 +12,7 @@ from bullpen.domain.event import EventKind
 from bullpen.domain.member import LEAD, Member, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.message import MessageType, Origin
 from bullpen.domain.record import replace
-from bullpen.domain.text import clean, name_key
+from bullpen.domain.text import check_key, clean, name_key
 from bullpen.domain.transcript import (
     INTERRUPTED_TEXT,
     CallState,
@@ -122,6 +122,7 @@ class TranscriptVerbs:
 async def _queue_calls(tx: Transaction, me: Member, turn: Turn, calls: Sequence[NewCall]) -> None:
     used: set[str] = set()
     for position, call in enumerate(calls):
+        check_key(call.call_id, what="tool call id")
         if call.call_id in used or await tx.find(ToolCall, me.team_id, me.key, call.call_id) is not None:
             raise Conflict(f"{me.name} has used the tool call id {call.call_id!r} before")
         used.add(call.call_id)

@@ -23,7 +23,7 @@ from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.member import MemberRef
 from bullpen.domain.task import CheckRun, TaskChanges
-from bullpen.domain.text import storable
+from bullpen.domain.text import check_key, storable
 from bullpen.errors import UsageError
 from bullpen.stores.transaction import Transaction
 
@@ -143,8 +143,8 @@ async def _once(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    if not 0 < len(operation_id) <= 200:
-        raise UsageError("an operation id has 1 to 200 characters")
+    if not check_key(operation_id, what="operation id"):
+        raise UsageError("an operation id has at least one character")
     verb = function.__name__
     stored = await tx.find_operation(operation_id)
     if stored is not None:
