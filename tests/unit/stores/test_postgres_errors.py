@@ -84,7 +84,17 @@ async def _begin(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://u:p@s3cr3t@h/d", "postgresql://u:s3cr3t%zz@h/d", "postgresql://h/d?s3cr3t=1"]
+    "url",
+    [
+        "postgresql://u:p@s3cr3t@h/d",
+        "postgresql://u:s3cr3t%zz@h/d",
+        "postgresql://h/d?s3cr3t=1",
+        "postgresql://u:s3cr3t/x@127.0.0.1/d",
+        "postgresql://u:1/s3cr3t@127.0.0.1/d",
+        "postgresql://u:s3cr3t/x?y@127.0.0.1/d",
+        "postgresql://u:s3cr3t@127.0.0.1:99999/d",
+        "postgresql://u:s3cr3t@127.0.0.1/d\udcff",
+    ],
 )
 async def test_a_url_that_makes_no_sense_is_not_repeated(url: str) -> None:
     assert isinstance(await _failure(url), UsageError)

@@ -73,15 +73,24 @@ def parse_url(url: str) -> Address:
     try:
         given = conninfo_to_dict(url)
         conninfo = make_conninfo(**{**_DEFAULTS, **given, **_FIXED})
-    except psycopg.Error:
+    except (psycopg.Error, UnicodeError):
         raise _no_url() from None
     host = str(given.get("host") or given.get("hostaddr") or "localhost")
-    if "@" in host:
-        # An @ in the password that was not written as %40: what follows it is taken for the host.
+    # An @ or a / in the password that was not written as %40 or %2F: what follows it is taken for the host, what stands
+    # before it for the port.
+    if "@" in host or "@" in _path_of(url) or not all(map(_is_port, str(given.get("port") or "").split(","))):
         raise _no_url()
     port = f":{given['port']}" if given.get("port") else ""
     user = f"{given['user']}@" if given.get("user") else ""
     return Address(conninfo, f"{user}{host}{port}/{given.get('dbname') or ''}")
+
+
+def _path_of(url: str) -> str:
+    return url.partition("://")[2].partition("/")[2].partition("?")[0]
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text.isdecimal() and 0 < int(text[:6]) < 65_536)
 
 
 def _no_url() -> UsageError:
