@@ -84,6 +84,18 @@ async def test_tables_of_somebody_else_are_left_alone(postgres_url: str) -> None
     assert await ask(postgres_url, TABLES) == [("task",)]
 
 
+@pytest.mark.parametrize("rows", ["", "(NULL, NULL)", "('one', 'two')", "('1', '0'), ('1', '1')"])
+async def test_a_version_of_somebody_else_is_left_alone(postgres_url: str, rows: str) -> None:
+    await ask(postgres_url, "CREATE TABLE schema_version (major text, minor text)")
+    if rows:
+        await ask(postgres_url, f"INSERT INTO schema_version VALUES {rows}")
+    for writes in (True, False):
+        with pytest.raises(StoreError, match="somebody else"):
+            async with opened(postgres_url) as store:
+                await (store.create_team("crew") if writes else store.list_teams())
+    assert await ask(postgres_url, TABLES) == [("schema_version",)]
+
+
 async def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_not(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         await create_team(store)

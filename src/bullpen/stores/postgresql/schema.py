@@ -44,7 +44,10 @@ async def stored_version(wire: Wire) -> Version | None:
     [(is_there,)] = await wire.ask(_IS_THERE)
     if not is_there:
         return None
-    [(major, minor)] = await wire.ask("SELECT major, minor FROM schema_version")
+    rows = await wire.ask("SELECT major, minor FROM schema_version")
+    if len(rows) != 1 or not all(isinstance(number, int) for number in rows[0]):
+        raise StoreError("the table schema_version of this database is somebody else's: choose another database")
+    major, minor = rows[0]
     check_version(_DIALECT, (major, minor))
     return major, minor
 
