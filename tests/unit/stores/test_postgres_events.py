@@ -12,7 +12,7 @@ import pytest
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Team
 from bullpen.store import Store
-from tests.support.postgres import create_database, drop_database
+from tests.support.postgres import PrivateServer, create_database, drop_database
 from tests.support.stores import create_team, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
 
@@ -107,6 +107,18 @@ async def test_a_transaction_of_another_database_holds_nothing_back(postgres_url
             assert _kinds(await store.list_events(team.id))[-1] == EventKind.TASK_CREATED
     finally:
         drop_database(elsewhere, postgres_server)
+
+
+async def test_a_transaction_that_was_prepared_in_another_database_holds_nothing_back() -> None:
+    with PrivateServer(settings={"max_prepared_transactions": "1"}) as server:
+        elsewhere = create_database(server.url)
+        async with opened(server.url) as store:
+            team, user = await create_team(store)
+            async with await psycopg.AsyncConnection.connect(elsewhere) as leaver:
+                await leaver.execute("CREATE TABLE other (n int)")
+                await leaver.execute("PREPARE TRANSACTION 'left behind'")
+            await store.create_task(user, "x")
+            assert _kinds(await store.list_events(team.id))[-1] == EventKind.TASK_CREATED
 
 
 async def test_a_notice_for_events_is_sent_only_while_another_process_follows(postgres_url: str) -> None:

@@ -121,14 +121,18 @@ _INSERT_MESSAGE = (
 
 _TRANSACTION_ID = Statement("SELECT pg_current_xact_id()::text", {})
 
-# The oldest open transaction that may yet write here: those of other databases of the server do not count. One that
-# ended since the snapshot was taken cannot be told from ours, and counts. A standby does not list them one by one.
+# The oldest open transaction that may yet write here: those of other databases of the server, with a session or
+# prepared, do not count. One that ended since the snapshot was taken cannot be told from ours, and counts. A standby
+# does not list them one by one.
 _HORIZON = """
     (SELECT CASE WHEN pg_is_in_recovery() THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE coalesce(
         (SELECT open_one FROM pg_snapshot_xip(pg_current_snapshot()) AS open_one
          WHERE NOT EXISTS (
             SELECT 1 FROM pg_stat_activity AS other
             WHERE other.backend_xid = open_one::xid AND other.datname <> current_database())
+          AND NOT EXISTS (
+            SELECT 1 FROM pg_prepared_xacts AS other
+            WHERE other.transaction = open_one::xid AND other.database <> current_database())
          ORDER BY open_one LIMIT 1),
         pg_snapshot_xmax(pg_current_snapshot())) END)
 """
