@@ -17,7 +17,7 @@ from bullpen.errors import BullpenError, StoreError, StoreUnavailable, UsageErro
 from bullpen.stores import open_store, shown
 from tests.support.postgres import PrivateServer
 from tests.support.processes import BOUND_SECONDS
-from tests.support.stores import create_team, opened
+from tests.support.stores import create_team, join, opened
 from tests.unit.stores.postgres_server import ask
 
 SECRET = "s3cr3t%20w0rd"
@@ -119,6 +119,24 @@ async def test_a_server_without_a_free_connection_is_used_when_one_is_free(priva
     for other in others:
         await other.close()
     await opening
+
+
+async def test_verbs_leave_a_connection_to_what_wakes_and_proves_life(private_postgres: PrivateServer) -> None:
+    await ask(private_postgres.url, "CREATE ROLE me LOGIN CONNECTION LIMIT 3")
+    await ask(private_postgres.url, "GRANT CREATE ON SCHEMA public TO me")
+    async with asyncio.timeout(BOUND_SECONDS), opened(private_postgres.url.replace("postgres@", "me@")) as store:
+        team, user = await create_team(store)
+
+        async def write_many() -> None:
+            await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
+
+        await write_many()
+        ana = await join(store, team.id, "ana")
+        assert ana.worker_id is not None
+        await ask(private_postgres.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'me'")
+        await write_many()
+        while not store.proves_life(ana.worker_id):
+            await write_many()
 
 
 async def test_fewer_connections_than_verbs_are_enough(postgres_url: str) -> None:

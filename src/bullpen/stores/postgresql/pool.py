@@ -8,6 +8,9 @@ A connection that rests is looked at before it is handed out (one read, no round
 trip), so after a restart of the server nobody gets a dead one. Once the store has
 been reached, a server that is gone is waited for, `patience_seconds` at most; before
 that, only one that is there and has no connection left: a name that is wrong is told at once.
+
+Where the server has none left because those that rest here are all that it gives, they make room for the one that
+notices come in on (`beside`): without that one nobody hosts members.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ _MAX_IDLE_SECONDS = 300.0
 _QUEUE_SECONDS = 30.0
 # A new connection costs the server ten times what a verb does, so a burst of verbs rather takes turns.
 _OPENED_AT_ONCE = 2
+# The server needs a moment to end a session that was closed.
+_LET_IN_SECONDS = 0.05
 
 
 Patience = Callable[[StoreUnavailable], bool]
@@ -49,6 +54,7 @@ class Pool:
         self._idle: list[Wire] = []
         self._beyond: set[Wire] = set()
         self._is_open = False
+        self._owes_room = False
 
     @asynccontextmanager
     async def wire(self, *, patience: Patience = with_all) -> AsyncIterator[Wire]:
@@ -72,13 +78,40 @@ class Pool:
             self._room.release()
             raise
 
+    async def beside(self, connect: Callable[[], Awaitable[Wire]], *, is_full: Patience, waits: bool) -> Wire:
+        """A connection that is not for verbs. While the server lets nobody in, one of theirs after the other makes room
+        for it; `waits`: it is waited for, as verbs do, else tried once."""
+        give_up_at = time.monotonic() + (self._patience_seconds if waits else 0.0)
+        while True:
+            try:
+                wire = await connect()
+            except StoreUnavailable as error:
+                if not is_full(error):
+                    raise
+                self._make_room()
+                if time.monotonic() + _LET_IN_SECONDS > give_up_at:
+                    raise
+            else:
+                self._owes_room = False
+                return wire
+            await asyncio.sleep(_LET_IN_SECONDS)
+            self._check_open()
+
+    def _make_room(self) -> None:
+        """The one that has rested longest is closed; if none rests, the next that comes back."""
+        self._owes_room = not self._idle
+        if self._idle:
+            self._idle.pop(0).close()
+
     def give_back(self, wire: Wire) -> None:
-        """Closed if a transaction was left open on it."""
+        """Closed if a transaction was left open on it, or somebody waits for its place."""
         if wire in self._beyond:
             self._beyond.discard(wire)
         else:
             self._room.release()
-        if not (self._is_open and wire.is_usable and wire.is_between_transactions):
+        is_fit = self._is_open and wire.is_usable and wire.is_between_transactions
+        if self._owes_room or not is_fit:
+            self._owes_room = False
             wire.close()
             return
         wire.idle_since = time.monotonic()

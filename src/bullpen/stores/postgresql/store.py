@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -90,7 +91,7 @@ class PostgresStore(VerbStore):
         self._patience_seconds = patience_seconds
         self._process = secrets.token_hex(6)
         self._pool = Pool(self._connect, size=pool_size, patience_seconds=patience_seconds)
-        self._switchboard = Switchboard(self._connect, clock, self._hear, self._look_around)
+        self._switchboard = Switchboard(self._connect_beside, clock, self._hear, self._look_around)
         self._lives = LocalLives()
         self._following = Followers(self._pool, self._process, self._board)
         self._claimers: Claimers = {}
@@ -121,6 +122,9 @@ class PostgresStore(VerbStore):
     async def _connect(self, on_notice: Notice | None = None) -> Wire:
         wire, self._ahead_by = await connect(self._address, on_notice)
         return wire
+
+    async def _connect_beside(self, on_notice: Notice, *, waits: bool) -> Wire:
+        return await self._pool.beside(partial(self._connect, on_notice), is_full=is_full, waits=waits)
 
     def _now(self) -> datetime:
         """The database's time, which all machines share; a clock that was given for a test goes by itself."""

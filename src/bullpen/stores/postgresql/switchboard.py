@@ -15,17 +15,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness
 from bullpen.errors import BullpenError, StoreUnavailable
-from bullpen.stores.postgresql.wire import Lost, Row, Wire
+from bullpen.stores.postgresql.wire import Lost, Notice, Row, Wire
 
 # Who lives takes it again in a tenth of that.
 PROOF_SECONDS = 0.75
@@ -41,7 +41,11 @@ _ARE_HELD = """
       AND ((classid::bigint << 32) | objid::bigint) = ANY(:keys::bigint[])
 """
 
-Connect = Callable[[Callable[[str, str], None]], Awaitable[Wire]]
+
+class Connect(Protocol):
+    async def __call__(self, on_notice: Notice, *, waits: bool) -> Wire:
+        """`waits`: for a server that has no connection left."""
+        ...
 
 
 class Switchboard:
@@ -157,7 +161,7 @@ class Switchboard:
         async with self._one_asks:
             if self._keeper is None:
                 self._check_open()
-                await self._establish()
+                await self._establish(waits=True)
                 self._keeper = asyncio.create_task(self._keep())
 
     async def _ask(self, sql: str, /, **parameters: Any) -> list[Row]:
@@ -198,14 +202,14 @@ class Switchboard:
             with suppress(BullpenError, Lost, psycopg.Error):
                 async with self._one_asks:
                     self._drop_wire()
-                    await self._establish()
+                    await self._establish(waits=False)
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 2.0)
 
-    async def _establish(self) -> None:
+    async def _establish(self, *, waits: bool) -> None:
         """`_one_asks` is held."""
-        wire = await self._connect(self._on_notice)
+        wire = await self._connect(self._on_notice, waits=waits)
         try:
             for channel in list(self._channels):
                 await wire.ask(f'LISTEN "{channel}"')
