@@ -10,6 +10,7 @@ from bullpen.errors import NotFound, SchemaTooNew, StoreError, StoreUnavailable
 from bullpen.store import BEGINNING
 from bullpen.stores import open_store
 from bullpen.stores.sql import migration
+from tests.support.postgres import PrivateServer
 from tests.support.processes import Crew, Line, release
 from tests.support.stores import create_team, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask
@@ -94,6 +95,17 @@ async def test_a_version_of_somebody_else_is_left_alone(postgres_url: str, rows:
             async with opened(postgres_url) as store:
                 await (store.create_team("crew") if writes else store.list_teams())
     assert await ask(postgres_url, TABLES) == [("schema_version",)]
+
+
+async def test_a_database_that_cannot_keep_every_text_is_refused_at_once(private_postgres: PrivateServer) -> None:
+    for name in ("latin1", "sql_ascii"):
+        await ask(private_postgres.url, f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{name}'")
+    async with opened(private_postgres.url.replace("/postgres?", "/latin1?")) as store:
+        with pytest.raises(StoreError, match="LATIN1"):
+            await store.create_team("crew")
+    assert await ask(private_postgres.url.replace("/postgres?", "/latin1?"), TABLES) == []
+    async with opened(private_postgres.url.replace("/postgres?", "/sql_ascii?")) as store:
+        assert (await store.create_team("crew", goal="naïve 日本")).goal == "naïve 日本"
 
 
 async def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_not(postgres_url: str) -> None:

@@ -32,6 +32,8 @@ _IS_THERE = """
         SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
         WHERE relname = 'schema_version' AND nspname = ANY(current_schemas(false)))
 """
+# The second one keeps what it is given: UTF-8.
+_KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('bullpen migration'), 0)"
 
 
@@ -88,11 +90,21 @@ async def _take_steps(wire: Wire, current: Version | None) -> None:
         older = await wire.ask(OLDER_WORKERS, major=known_versions(_DIALECT)[-1][0])
         refuse_while_they_live([number for (number,) in older])
     if current is None:
+        await _check_encoding(wire)
         await wire.ask("CREATE TABLE schema_version (major bigint NOT NULL, minor bigint NOT NULL)")
         await wire.ask("INSERT INTO schema_version VALUES (0, 0)")
     for version in pending_versions(_DIALECT, current):
         await wire.run([statement(each) for each in _split(statements_of(_DIALECT, version))])
         await wire.ask("UPDATE schema_version SET major = :major, minor = :minor", major=version[0], minor=version[1])
+
+
+async def _check_encoding(wire: Wire) -> None:
+    """In the middle of a run it would be too late to learn that a model's words cannot be stored."""
+    [(encoding,)] = await wire.ask("SELECT current_setting('server_encoding')")
+    if encoding not in _KEEP_ANY_TEXT:
+        raise StoreError(
+            f"a database in {encoding} cannot keep every text: create one with ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _split(script: str) -> list[str]:
