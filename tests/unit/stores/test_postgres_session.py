@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from psycopg import sql
 
+from bullpen.clock import SystemClock
 from bullpen.stores import open_store
 from tests.support.stores import create_team, join
 from tests.unit.stores.postgres_server import ask
@@ -56,3 +59,15 @@ async def test_what_the_environment_sets_changes_nothing(postgres_url: str, monk
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     monkeypatch.setenv("PGDATESTYLE", "Postgres, DMY")
     await _is_kept(postgres_url)
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+async def test_a_clock_that_is_set_anew_while_a_store_is_open_changes_no_time_that_is_stored(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    async with open_store(postgres_url) as store:
+        _, user = await create_team(store)
+        monkeypatch.setattr(SystemClock, "now", lambda clock: datetime.now(UTC) + timedelta(hours=hours))
+        for _ in range(2):
+            task = await store.create_task(user, "x")
+            assert abs(task.created_at - datetime.now(UTC)) < timedelta(hours=1)

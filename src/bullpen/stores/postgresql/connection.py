@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from bullpen.clock import SystemClock
 from bullpen.errors import AlreadyClaimed, BullpenError, Conflict, StoreError, StoreUnavailable, UsageError
 from bullpen.stores.postgresql.wire import Lost, Notice, Wire, first_line, one_line
 
@@ -100,8 +101,8 @@ def _no_url() -> UsageError:
     )
 
 
-async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wire, timedelta]:
-    """Also how much the server's clock is ahead of ours, as far as a round trip can tell."""
+async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wire, datetime]:
+    """Also what time it was there when our monotonic clock began, as far as a round trip can tell."""
     try:
         connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
     except psycopg.Error as error:
@@ -109,10 +110,11 @@ async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wi
     wire: Wire | None = None
     try:
         wire = Wire(connection, on_notice)
-        before = datetime.now(UTC)
+        clock = SystemClock()
+        before = clock.monotonic()
         await wire.ask(_SESSION)
         [(now, version)] = await wire.ask(_SERVER)
-        between = before + (datetime.now(UTC) - before) / 2
+        between = (before + clock.monotonic()) / 2
     except BaseException as error:
         connection.pgconn.finish() if wire is None else wire.close()
         if isinstance(error, Lost):
@@ -123,7 +125,7 @@ async def connect(address: Address, on_notice: Notice | None = None) -> tuple[Wi
     if version < _OLDEST_SERVER:
         wire.close()
         raise StoreError(f"PostgreSQL at {address.where} is too old ({version // 10_000}): 14 or newer is needed")
-    return wire, now - between
+    return wire, now - timedelta(seconds=between)
 
 
 def is_full(error: StoreUnavailable) -> bool:

@@ -96,7 +96,7 @@ class PostgresStore(VerbStore):
         self._following = Followers(self._pool, self._process, self._board)
         self._claimers: Claimers = {}
         self._has_tables = False
-        self._ahead_by = timedelta(0)
+        self._began_at: datetime | None = None
         self._last_numbers: tuple[int, int] = (0, -1)
 
     @property
@@ -120,16 +120,20 @@ class PostgresStore(VerbStore):
             await self._following.close()
 
     async def _connect(self, on_notice: Notice | None = None) -> Wire:
-        wire, self._ahead_by = await connect(self._address, on_notice)
+        wire, self._began_at = await connect(self._address, on_notice)
         return wire
 
     async def _connect_beside(self, on_notice: Notice, *, waits: bool) -> Wire:
         return await self._pool.beside(partial(self._connect, on_notice), is_full=is_full, waits=waits)
 
     def _now(self) -> datetime:
-        """The database's time, which all machines share; a clock that was given for a test goes by itself."""
-        is_off = isinstance(self.clock, SystemClock) and abs(self._ahead_by) > _TOLERABLE
-        return self.clock.now() + self._ahead_by if is_off else self.clock.now()
+        """The database's time, which all machines share, though ours is set anew while a connection lasts; a clock
+        that was given for a test goes by itself."""
+        ours = self.clock.now()
+        if self._began_at is None or not isinstance(self.clock, SystemClock):
+            return ours
+        theirs = self._began_at + timedelta(seconds=self.clock.monotonic())
+        return theirs if abs(theirs - ours) > _TOLERABLE else ours
 
     def _translated(self, error: Exception) -> BullpenError:
         if isinstance(error, Lost):
