@@ -61,6 +61,16 @@ async def test_our_mail_can_be_read_by_the_seeds_programs(tmp_path: Path) -> Non
     assert raw["timestamp"] == message.sent_at.timestamp()
 
 
+async def test_no_character_cuts_our_mail_in_two_for_who_reads_lines_as_the_seeds_do(tmp_path: Path) -> None:
+    content = "".join(map(chr, [*range(1, 0x20), 0x7F, 0x85, 0xA0, 0x2028, 0x2029, 0xFEFF]))
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        await store.send(user_of(bob.team_id), "bob", content)
+        lines = (tmp_path / INBOX).read_text(encoding="utf-8").strip().splitlines()
+        assert [json.loads(line)["content"] for line in lines] == [content]
+        assert await taken(store, bob) == [content]
+
+
 async def test_a_foreign_line_is_delivered_once_with_the_id_that_it_had_when_it_was_looked_at(tmp_path: Path) -> None:
     async with files(tmp_path) as store:
         bob = await a_crew(store)

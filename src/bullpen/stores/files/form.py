@@ -12,6 +12,9 @@ from typing import Any
 
 MAX_DEPTH = 100
 
+# Inside a text these end a line for some: the seeds' programs cut an inbox up with Python's `splitlines`.
+_LINE_ENDS = {end.encode(): json.dumps(end).strip('"').encode() for end in "\x85\u2028\u2029"}
+
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
     """The JSON object that these bytes are, or None if they are anything else."""
@@ -48,8 +51,11 @@ def file_bytes(value: Any) -> bytes:
 
 
 def line_bytes(value: Any) -> bytes:
-    """One line of a log."""
-    return _encode(value, indent=None)
+    """One line of a log, for whatever takes which character for the end of one."""
+    line = _encode(value, indent=None)
+    for end, escaped in _LINE_ENDS.items():
+        line = line.replace(end, escaped)
+    return line
 
 
 def _encode(value: Any, indent: int | None) -> bytes:

@@ -6,7 +6,6 @@ own, which every look for mail reads; a call that is closed moves to a log.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +70,7 @@ class Memory:
         for call in self._open():
             if call["call_id"] == call_id:
                 return self._call(call)
-        beginning = f'{{"call_id": {json.dumps(call_id, ensure_ascii=False)},'.encode()
+        beginning = line_bytes({"call_id": call_id})[:-2] + b","
         line = find_line(self.view, self.home.calls(self.name), beginning)
         raw = None if line is None else parse_object(line)
         return None if raw is None else self._call(raw)
