@@ -105,6 +105,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"blockedBy": None},
     {"id": 7},
     {"owner": "   "},
+    {"id": 1.0, "blockedBy": [3.5, 1e300, 99.0, True, -2, [2]]},
 ]
 
 
@@ -130,6 +131,7 @@ HELD: list[dict[str, Any]] = [
     {"blockedBy": [2]},
     {"blocked_by": ["2"]},
     {"blockedBy": ["#2", 3]},
+    {"blockedBy": [2.0]},
 ]
 
 
@@ -174,6 +176,29 @@ async def test_completing_a_foreign_blocker_frees_its_dependents(tmp_path: Path)
         await store.delete_task(user, 2)
         assert (await store.get_task(team, 3)).open_blockers == 0
         assert (await store.get_task(team, 1)).blocks == (2, 3)
+
+
+async def test_a_board_written_back_by_a_program_with_floating_numbers_only_is_the_same_board(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        user = user_of(team)
+        await store.create_task(user, "blocker", check="true")
+        await store.create_task(user, "dependent", blocked_by=[1])
+        bob = await hosted(store, team, "bob")
+        await store.claim_next_task(bob)
+        run = await store.start_check(bob, 1)
+        assert run is not None
+    for path in (tmp_path / ".tasks").iterdir():
+        path.write_text(json.dumps(json.loads(path.read_text(), parse_int=float)))
+    async with files(tmp_path) as store:
+        tasks = await store.list_tasks(team)
+        assert [(task.id, task.blocked_by, task.blocks, task.open_blockers) for task in tasks] == [
+            (1, (), (2,), 0),
+            (2, (1,), (), 1),
+        ]
+        assert tasks[0].attempt == run.attempt == 1
+        assert (await store.update_task(user, 1, TaskChanges(description="more"))).id == 1
+    assert '"id": 1,' in (tmp_path / ".tasks/task_1.json").read_text()
 
 
 async def test_unknown_fields_and_spellings_survive_an_update(tmp_path: Path) -> None:

@@ -65,7 +65,13 @@ def moment_of_ns(nanoseconds: int) -> datetime:
     return datetime.fromtimestamp(nanoseconds // 1000 / 1e6, UTC)
 
 
+def whole_of(value: Any) -> Any:
+    """Programs whose numbers are all floating (Java's, JavaScript's) write 3 back as 3.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def number_of(value: Any) -> int | None:
+    value = whole_of(value)
     try:
         return parse_task_id(value) if isinstance(value, int | str) else None
     except UsageError:

@@ -28,7 +28,7 @@ from bullpen.domain.codec import encode
 from bullpen.domain.message import RUNTIME_TYPES, Message, MessageType, Origin
 from bullpen.domain.record import replace
 from bullpen.domain.text import name_key
-from bullpen.stores.files.foreign import moment_of, pick, text_of
+from bullpen.stores.files.foreign import moment_of, number_of, pick, text_of
 from bullpen.stores.files.form import file_bytes, line_bytes, parse_foreign, parse_object
 from bullpen.stores.files.layout import DEFAULT_FOREIGN, TEAMS, Home
 from bullpen.stores.files.view import View
@@ -305,7 +305,7 @@ class Inbox:
             return None, "it has no content"
         if kind in RUNTIME_TYPES and not is_ours:
             return None, f"only the runtime sends {kind}"
-        request_id, reply_to = raw.get("request_id"), raw.get("reply_to")
+        request_id = raw.get("request_id")
         return Message(
             team_id=self.team_id,
             id=number if is_ours and isinstance(number, int) else foreign_id,
@@ -316,7 +316,7 @@ class Inbox:
             # Whatever a foreign line says of itself: only our own runtime says who is the human.
             origin=Origin(raw["origin"]) if is_ours else Origin.AGENT,
             request_id=request_id if is_ours and isinstance(request_id, int) else None,
-            reply_to=reply_to if isinstance(reply_to, int) else None,
+            reply_to=number_of(raw.get("reply_to")),
             wakes=raw.get("wakes") is not False,
             sent_at=moment_of(raw.get("timestamp")) or self.now,
             extra={}

@@ -20,7 +20,7 @@ from bullpen.domain.codec import decode, encode
 from bullpen.domain.files import parse_files
 from bullpen.domain.task import Evidence, Handover, Task
 from bullpen.errors import UsageError
-from bullpen.stores.files.foreign import moment_of, numbers_of, pick, status_of, text_of, text_or_none
+from bullpen.stores.files.foreign import moment_of, number_of, numbers_of, pick, status_of, text_of, text_or_none
 from bullpen.stores.files.form import canonical, file_bytes, parse_foreign
 from bullpen.stores.files.layout import TASK_FILE
 
@@ -140,9 +140,9 @@ def task_of(raw: Raw, team_id: int, number: int, waiting: tuple[int, ...], writt
         files=_files(get["files"]),
         result=None if get["result"] is None else text_of(get["result"]),
         evidence=_decoded(Evidence, get["evidence"]),
-        attempt=get["attempt"] if isinstance(get["attempt"], int) else 0,
+        attempt=number_of(get["attempt"]) or 0,
         verifying=get["verifying"] is True,
-        submission=get["submission"] if isinstance(get["submission"], int) else None,
+        submission=number_of(get["submission"]),
         commit=text_or_none(get["commit"]),
         blocked_by=blockers_in(raw, number),
         blocks=blocks_in(raw),
@@ -161,7 +161,8 @@ def task_of(raw: Raw, team_id: int, number: int, waiting: tuple[int, ...], writt
 def raw_of(task: Task, raw: Raw) -> Raw:
     """The object with the task's fields in it; edges are left alone."""
     changed = {"id": task.id, **raw}
-    if numbers_of(changed["id"]) != (task.id,):
+    # 3.0 is understood here, but would become `task_3.0.json` elsewhere.
+    if number_of(changed["id"]) != task.id or isinstance(changed["id"], float):
         changed["id"] = task.id
     for field, keys in _SPELLINGS.items():
         value = encode(getattr(task, field))
