@@ -16,6 +16,7 @@ from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberKind, MemberStatus
 from bullpen.domain.task import Task, TaskChanges, TaskStatus
 from bullpen.errors import AlreadyClaimed, Conflict, NotFound, StoreUnavailable
+from bullpen.stores.files.board import Board
 from bullpen.stores.files.reconcile import _Pass
 from bullpen.tools.handover import hand_over, list_blockers
 from tests.unit.stores.files_board import (
@@ -302,6 +303,52 @@ async def test_a_file_that_is_emptied_to_be_written_anew_while_it_is_taken_up_st
         await store.create_task(user_of(team), "another", blocked_by=[1])
         assert [task.subject for task in await store.list_tasks(team)] == ["anew", "ours", "another"]
         assert (await store.get_task(team, 3)).open_blockers == 0
+
+
+@pytest.mark.parametrize("half", ["", '{"id": 1, "sub'])
+async def test_what_is_being_written_in_place_just_now_is_read_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half: str
+) -> None:
+    task = put_task(tmp_path, 1, role="painter")
+    roster = put(tmp_path / ".team/config.json", {"members": ["alice"]})
+    whole = {path: path.read_text() for path in (task, roster)}
+
+    def write_on(_: float) -> None:
+        for path, text in whole.items():
+            path.write_text(text)
+
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        monkeypatch.setattr("time.sleep", write_on)
+        task.write_text(half)
+        assert [found.role for found in await store.list_tasks(team)] == ["painter"]
+        task.write_text(half)
+        roster.write_text(half)
+        assert (await store.update_task(user_of(team), 1, TaskChanges(description="red"))).description == "red"
+        assert "alice" in {member.name for member in await store.list_members(team)}
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+async def test_a_verb_whose_file_is_gone_before_it_is_written_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+) -> None:
+    task = put_task(tmp_path, 1)
+    update = Board.update
+
+    def update_late(board: Board, changed: Task) -> None:
+        task.write_text("")
+        os.utime(task, (0, 0))
+        if is_removed:
+            task.unlink()
+        update(board, changed)
+
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        await store.create_task(user_of(team), "another")
+        monkeypatch.setattr(Board, "update", update_late)
+        with pytest.raises(StoreUnavailable, match="another program"):
+            await store.complete_task(user_of(team), 1)
+        assert EventKind.TASK_COMPLETED not in await kinds(store, team)
 
 
 async def test_a_torn_file_that_is_whole_again_is_taken_up(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from itertools import chain
 from bullpen.domain.member import Autonomy, Member, MemberKind
 from bullpen.domain.record import replace
 from bullpen.domain.task import RELEASES_DEPENDENTS, Task, TaskStatus
+from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.foreign import moment_of_ns, status_of
 from bullpen.stores.files.layout import TASK_FILE, Home
 from bullpen.stores.files.task_file import (
@@ -61,8 +62,7 @@ class Board:
         return self._view.exists(self._home.task(number))
 
     def raw(self, number: int) -> Raw | None:
-        data = self._view.read(self._home.task(number))
-        return None if data is None else parse_task(data)
+        return self._view.settled(self._home.task(number), parse_task)
 
     def find(self, number: int) -> Task | None:
         raw = self.raw(number)
@@ -223,8 +223,11 @@ class Board:
 
     def update(self, task: Task) -> None:
         before = self.raw(task.id)
-        if before is not None:
-            self.put(task.id, raw_of(task, before), before)
+        if before is None:
+            # Since it was read in this verb. To pass over it would be to say that it had been changed.
+            path = self._home.task(task.id)
+            raise StoreUnavailable(f"another program is just writing or removing {path}: nothing was changed")
+        self.put(task.id, raw_of(task, before), before)
 
     def add_edge(self, number: int, blocker: int, *, is_open: bool) -> bool:
         before = self.raw(number)

@@ -125,7 +125,7 @@ def _found_team(view: View, home: Home, name: str) -> TeamFile | None:
     has_board = home.tasks == DEFAULT_TASKS and any(TASK_FILE.fullmatch(name) for name in view.names(DEFAULT_TASKS))
     if not sources and not has_board:
         return None
-    configs = [parse_foreign(view.read(f"{directory}/config.json") or b"") or {} for directory in sources]
+    configs = [view.settled(f"{directory}/config.json", parse_foreign) or {} for directory in sources]
     since = min(_made_at(view, directory) for directory in [*sources, *([home.tasks] if has_board else [])])
     team = Team(
         id=foreign_id(name),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,12 @@ SHARD_SIZE = 1000
 
 # Not ours to read, a link that leads to itself, or a socket.
 _UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
+
+
+# How long somebody may be about to write what he has emptied, and how long that is worth waiting for at a time.
+_YOUNG_SECONDS = 0.2
+_PATIENCE_SECONDS = 0.1
+_PAUSE_SECONDS = 0.0005
 
 
 @dataclass(slots=True)
@@ -164,6 +171,22 @@ class View:
         if known is None or known[0] is not data:
             known = self._decoded[path] = (data, decoder(data))
         return cast(T, known[1])
+
+    def settled(self, path: str, parse: Callable[[bytes], T | None]) -> T | None:
+        """What `parse` makes of a file that others write in place. They empty it first: as long as it is young and
+        nothing can be made of it, it is looked at again, for a moment."""
+        data = self.read(path)
+        found = None if data is None else parse(data)
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while found is None and data is not None and self._is_young(path) and time.monotonic() < until:
+            time.sleep(_PAUSE_SECONDS)
+            data = self.read(path)
+            found = None if data is None else parse(data)
+        return found
+
+    def _is_young(self, path: str) -> bool:
+        written = self.stat(path)
+        return written is not None and abs(time.time() - written.st_mtime) < _YOUNG_SECONDS
 
     def read_disk(self, path: str) -> bytes | None:
         return self._disk_read(path)
