@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.domain.member import MemberStatus
-from bullpen.domain.task import TaskChanges
+from bullpen.domain.task import TaskChanges, TaskStatus
 from bullpen.stores.files import FilesStore
 from tests.unit.stores.files_board import files, hosted, put_task, user_of
 
@@ -103,6 +103,71 @@ async def test_markers_that_were_removed_are_made_again(tmp_path: Path) -> None:
         task = await store.claim_next_task(member.ref)
         assert task is not None
         assert task.id == 2
+
+
+OLDER: list[tuple[str, ...]] = [("task_1.json", "task_2.json"), ("task_2.json",)]
+
+
+@pytest.mark.parametrize("brought_back", OLDER)
+@pytest.mark.parametrize("is_open", [True, False], ids=["meanwhile", "between"])
+async def test_tasks_that_are_brought_back_as_they_were_can_be_claimed_again(
+    tmp_path: Path, brought_back: tuple[str, ...], is_open: bool
+) -> None:
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        user = user_of(team)
+        await store.create_task(user, "first")
+        await store.create_task(user, "second", blocked_by=[1])
+        before = {name: (tmp_path / ".tasks" / name).read_bytes() for name in brought_back}
+        for number in (1, 2):
+            await store.complete_task(user, number)
+        if is_open:
+            bring_back(tmp_path, before)
+            await claim_the_rest(store, team)
+    if not is_open:
+        bring_back(tmp_path, before)
+        async with files(tmp_path) as store:
+            await claim_the_rest(store, team)
+
+
+async def test_a_blocker_that_alone_is_brought_back_completed_holds_nobody(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    async with files(here) as store:
+        team = (await store.create_team("default")).id
+        user = user_of(team)
+        await store.create_task(user, "first")
+        await store.create_task(user, "second", blocked_by=[1])
+    shutil.copytree(here, there)
+    async with files(there) as store:
+        await store.complete_task(user, 1)
+    for path in (here / ".tasks").iterdir():
+        # Written long ago: nobody reads it again for its youth.
+        os.utime(path, (1, 1))
+    async with files(here) as store:
+        bob = await hosted(store, team, "bob")
+        await store.create_task(user, "third", role="painter")
+        bring_back(here, {"task_1.json": (there / ".tasks/task_1.json").read_bytes()})
+        task = await store.claim_next_task(bob)
+        assert task is not None
+        assert task.id == 2
+
+
+def bring_back(directory: Path, content: dict[str, bytes]) -> None:
+    """As git and backups do: by replacing the file."""
+    for name, data in content.items():
+        (directory / "brought").write_bytes(data)
+        (directory / "brought").rename(directory / ".tasks" / name)
+
+
+async def claim_the_rest(store: FilesStore, team: int) -> None:
+    left = [task.id for task in await store.list_tasks(team) if task.status is TaskStatus.PENDING]
+    bob = await hosted(store, team, "bob")
+    for number in left:
+        task = await store.claim_next_task(bob)
+        assert task is not None
+        assert task.id == number
+        await store.complete_task(bob, number)
+    assert left
 
 
 async def test_stale_markers_are_passed_over(tmp_path: Path) -> None:

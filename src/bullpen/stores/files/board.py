@@ -22,6 +22,7 @@ from itertools import chain
 from bullpen.domain.member import Autonomy, Member, MemberKind
 from bullpen.domain.record import replace
 from bullpen.domain.task import RELEASES_DEPENDENTS, Task, TaskStatus
+from bullpen.domain.text import name_key, normalise_role
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.foreign import moment_of_ns, status_of
 from bullpen.stores.files.layout import TASK_FILE, Home
@@ -29,8 +30,10 @@ from bullpen.stores.files.task_file import (
     Raw,
     blockers_in,
     blocks_in,
+    owner_in,
     parse_task,
     raw_of,
+    role_in,
     task_bytes,
     task_of,
     waiting_in,
@@ -83,9 +86,9 @@ class Board:
 
     def count_waiting(self, number: int, raw: Raw) -> tuple[int, ...]:
         """Looked up now. A blocker that does not exist holds nobody; one that cannot be read does: it may be open."""
-        return tuple(blocker for blocker in blockers_in(raw, number) if self._holds(blocker))
+        return tuple(blocker for blocker in blockers_in(raw, number) if self.holds(blocker))
 
-    def _holds(self, number: int) -> bool:
+    def holds(self, number: int) -> bool:
         raw = self.raw(number)
         if raw is None:
             return self.has_file(number)
@@ -105,19 +108,20 @@ class Board:
 
     def place(self, number: int, raw: Raw) -> str | None:
         """The bucket in which its marker belongs, if it has one."""
-        status = status_of(raw.get("status"))
-        task = self._task(number, raw, ())
+        status, owner = status_of(raw.get("status")), owner_in(raw)
         if status is TaskStatus.IN_PROGRESS:
-            return None if task.owner_key is None else self._bucket("busy", owner_bucket(task.owner_key))
+            return None if owner is None else self._bucket("busy", owner_bucket(name_key(owner)))
         if status is not TaskStatus.PENDING:
             return None
         state = "blocked" if self.waiting(number, raw) else "ready"
-        return self._bucket(
-            state, role_bucket(task.role_key) if task.owner_key is None else owner_bucket(task.owner_key)
-        )
+        if owner is None:
+            return self._bucket(state, role_bucket(normalise_role(role_in(raw))))
+        return self._bucket(state, owner_bucket(name_key(owner)))
 
     def ensure_marked(self, number: int, raw: Raw) -> None:
-        self._mark(self.place(number, raw), number, True)
+        bucket = self.place(number, raw)
+        if bucket is not None and not self._view.is_marked(bucket, number):
+            self._mark(bucket, number, True)
 
     def _mark(self, bucket: str | None, number: int, is_set: bool) -> None:
         if bucket is not None:
@@ -216,7 +220,7 @@ class Board:
 
     def insert(self, task: Task) -> None:
         raw = with_blocks(with_blockers(raw_of(task, {}), task.blocked_by), task.blocks)
-        raw = with_waiting(raw, tuple(blocker for blocker in task.blocked_by if self._holds(blocker)))
+        raw = with_waiting(raw, tuple(blocker for blocker in task.blocked_by if self.holds(blocker)))
         self.put(task.id, raw, None)
         for blocker in task.blocked_by:
             self._add_dependent(blocker, task.id)

@@ -1,10 +1,12 @@
 """Finding what other programs did to a board, and making it ours.
 
 A file that is new, or whose time or size is not what it was, is read. If its `rev`
-is right, one of our processes wrote it and all is in order. Else somebody else did:
-edges are mirrored, what it waits for is counted, its marker is made, those who wait
-for it are counted again, an event tells of it, and whoever may take it is woken.
-What cannot be read is told once and left alone.
+is right, one of our processes wrote it; but perhaps it is an older state, brought
+back from a backup or by git: then its marker is missing, or what it waits for has
+been completed since, and is put right. Else somebody else wrote it: edges are
+mirrored, what it waits for is counted, its marker is made, those who wait for it are
+counted again, an event tells of it, and whoever may take it is woken. What cannot be
+read is told once and left alone.
 
 When: at the first use of a board, when the time of its directory is not the one that
 our last write left (`stamp`), and now and then, since a file that is written in
@@ -25,7 +27,7 @@ from typing import Any, Protocol
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import SYSTEM
 from bullpen.domain.record import replace
-from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.task import RELEASES_DEPENDENTS, Task, TaskStatus
 from bullpen.stores.files.board import Board, is_canonical
 from bullpen.stores.files.foreign import status_of
 from bullpen.stores.files.form import file_bytes
@@ -111,7 +113,7 @@ def reconcile(tx: Reconciling, file: TeamFile, ledger: Ledger) -> list[Task]:
     ledger.clean_at = directory_time(tx.view.root, file.home)
     found, odd = _scan(tx.view.root, file.home)
     rows = {number: row for number, row in known.items() if number in found}
-    pass_ = _Pass(tx, file, tx.board(file), is_rebuild, known, rows)
+    pass_ = _Pass(tx, file, tx.board(file), known, rows)
     for number, signature in found.items():
         if number not in known or known[number].signature != signature:
             pass_.read(number, signature)
@@ -134,10 +136,13 @@ class _Pass:
     tx: Reconciling
     file: TeamFile
     board: Board
-    is_rebuild: bool
     known: dict[int, Row]
     rows: dict[int, Row]
     was_read: list[int] = field(default_factory=list)
+    held: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """What our own pending tasks say that they wait for."""
+    holding: dict[int, bool] = field(default_factory=dict)
+    """Who holds its dependents, as far as that has been looked at."""
     foreign: dict[int, Raw] = field(default_factory=dict)
     torn: dict[str, Signature] = field(default_factory=dict)
 
@@ -150,10 +155,35 @@ class _Pass:
             if self.board.has_file(number):
                 self.torn[f"task_{number}.json"] = signature
         elif is_ours(raw):
-            if self.is_rebuild or number in self.known:
-                self.board.ensure_marked(number, raw)
+            self._check(number, raw)
         else:
             self.foreign[number] = raw
+
+    def _check(self, number: int, raw: Raw) -> None:
+        self.board.ensure_marked(number, raw)
+        status = status_of(raw.get("status"))
+        self.holding[number] = status not in RELEASES_DEPENDENTS
+        if status is TaskStatus.PENDING and self.rows[number].blocked_by:
+            self.held[number] = self.board.waiting(number, raw)
+
+    def _miscounted(self, dependents: dict[int, list[int]]) -> set[int]:
+        """Our own pending tasks that wait for others than they say."""
+        # Those of which only the blocker was brought back, completed, have not been read.
+        released = [blocker for blocker, holds in self.holding.items() if not holds]
+        for number in {number for blocker in released for number in dependents.get(blocker, ())}.difference(self.held):
+            raw = self.board.raw(number)
+            if raw is not None and is_ours(raw):
+                self._check(number, raw)
+        return {
+            number
+            for number, waiting in self.held.items()
+            if waiting != tuple(blocker for blocker in self.rows[number].blocked_by if self._holds(blocker))
+        }
+
+    def _holds(self, number: int) -> bool:
+        if number not in self.holding:
+            self.holding[number] = self.board.holds(number)
+        return self.holding[number]
 
     def quarantine(self, odd: dict[str, Signature]) -> None:
         """Told once for each state of the file."""
@@ -171,9 +201,10 @@ class _Pass:
         dependents = self._dependents()
         # A blocker whose file was removed holds nobody any more.
         moved = {*self.foreign, *(blocker for blocker in dependents if blocker not in self.rows)}
-        if not moved:
-            return []
         affected = {*self.foreign, *(number for blocker in moved for number in dependents.get(blocker, ()))}
+        affected |= self._miscounted(dependents)
+        if not affected:
+            return []
         # A new edge has to be known at its blocker too.
         blockers = {blocker for number in self.foreign for blocker in self.rows[number].blocked_by}
         for number, raw in self.foreign.items():

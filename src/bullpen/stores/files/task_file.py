@@ -134,8 +134,8 @@ def task_of(raw: Raw, team_id: int, number: int, waiting: tuple[int, ...], writt
         description=text_of(get["description"]),
         active_form=text_of(get["active_form"]),
         status=status,
-        owner=text_or_none(get["owner"]),
-        role=text_or_none(get["role"]),
+        owner=owner_in(raw),
+        role=role_in(raw),
         check=text_or_none(get["check"]),
         files=_files(get["files"]),
         result=None if get["result"] is None else text_of(get["result"]),
@@ -156,6 +156,14 @@ def task_of(raw: Raw, team_id: int, number: int, waiting: tuple[int, ...], writt
         handovers=_decoded(tuple[Handover, ...], get["handovers"]) or (),
         extra={key: value for key, value in raw.items() if key not in _KNOWN},
     )
+
+
+def owner_in(raw: Raw) -> str | None:
+    return text_or_none(pick(raw, *_SPELLINGS["owner"]))
+
+
+def role_in(raw: Raw) -> str | None:
+    return text_or_none(pick(raw, *_SPELLINGS["role"]))
 
 
 def raw_of(task: Task, raw: Raw) -> Raw:

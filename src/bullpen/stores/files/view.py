@@ -320,6 +320,13 @@ class View:
         layer.marks.setdefault(bucket, {})[number] = is_set
         layer.enter(bucket)
 
+    def is_marked(self, bucket: str, number: int) -> bool:
+        for layer in self._layers():
+            if number in (numbers := layer.marks.get(bucket, {})):
+                return numbers[number]
+        base = self._base(bucket)
+        return base is not None and os.path.lexists(f"{base}/{shard_of(number)}/{number}")
+
     def marked(self, bucket: str) -> Iterator[int]:
         """The numbers in a bucket, ascending, read a shard at a time."""
         over: dict[int, bool] = {}
