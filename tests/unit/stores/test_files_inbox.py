@@ -17,6 +17,7 @@ from bullpen.domain.member import MemberRef
 from bullpen.domain.message import MessageType, Origin
 from bullpen.errors import NotFound, StoreUnavailable
 from bullpen.stores.files import FilesStore
+from bullpen.stores.files.inbox import Cursor, Entry, Inbox, Source
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import LOCK
 from tests.unit.stores.files_board import events_of, files, hosted, put, user_of
@@ -236,6 +237,25 @@ async def test_taking_a_few_leaves_the_rest(tmp_path: Path) -> None:
         assert [message.content for message in mail.messages] == ["0", "1", "2"]
         assert await taken(store, bob) == ["3"]
         assert await taken(store, bob) == []
+
+
+async def test_taking_a_few_of_very_many_looks_at_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    entry = Inbox._entry
+
+    def count(inbox: Inbox, source: Source, cursor: Cursor, offset: int, *rest: Any, **how: Any) -> Entry | None:
+        looked_at.append(offset)
+        return entry(inbox, source, cursor, offset, *rest, **how)
+
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        append(tmp_path / INBOX, "".join(foreign(f"{number}") + "\n" for number in range(10_000)))
+        monkeypatch.setattr(Inbox, "_entry", count)
+        for start in (0, 10):
+            mail = await store.take_mail(bob, limit=10)
+            assert mail is not None
+            assert [message.content for message in mail.messages] == [f"{start + number}" for number in range(10)]
+        assert len(looked_at) < 200
 
 
 async def test_what_is_acknowledged_out_of_order_is_not_offered_again(tmp_path: Path) -> None:

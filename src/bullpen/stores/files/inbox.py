@@ -164,7 +164,7 @@ class Inbox:
         """The bad lines before the `limit`th message; they are passed from now on."""
         bad: list[Entry] = []
         seen = 0
-        for source, entry in list(self.waiting()):
+        for source, entry in self.waiting():
             if seen >= limit:
                 break
             seen += entry.message is not None
@@ -178,19 +178,34 @@ class Inbox:
 
     def mark_delivered(self, ids: Iterable[int], turn_seq: int | None) -> None:
         taken = set(ids)
+        missing = set(taken)
         for source in self.sources():
             cursor = self.cursor(source)
             # What we are about to append may yet land behind a line of another program: the cursor stays before it.
             # Asked first: a line that comes while we read moves what is still to be appended.
             settled = self.view.size_on_disk(source.path)
-            entries = list(self._entries(source, cursor, cursor.offset))
+            entries = self._entries_with(source, cursor, missing)
             here = taken.intersection(entry.message.id for entry in entries if entry.message is not None)
+            missing -= here
             if here:
                 self._cursors[source.label] = self._advanced(source, cursor, entries, here, settled)
         self._save()
         for number in sorted(taken):
             receipt: dict[str, Any] = {"id": number, "delivered_at": self.now.isoformat(), "turn": turn_seq}
             self.view.append(self.home.receipts(self.name), line_bytes(receipt))
+
+    def _entries_with(self, source: Source, cursor: Cursor, ids: set[int]) -> list[Entry]:
+        """From the cursor on, as far as these ids and what was dealt with before reach: an inbox may be long."""
+        missing = set(ids)
+        found: list[Entry] = []
+        for entry in self._entries(source, cursor, cursor.offset):
+            number = None if entry.message is None else entry.message.id
+            if not missing and number not in cursor.done and entry.offset not in cursor.passed:
+                break
+            found.append(entry)
+            if number is not None:
+                missing.discard(number)
+        return found
 
     def mark_answered(self, message: Message) -> None:
         receipt = {"id": message.id, "answered_at": encode(message.answered_at)}
