@@ -563,6 +563,21 @@ async def test_a_team_directory_of_another_program_is_a_team(tmp_path: Path, con
         assert adopted.id == team.id
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [("Crew", "crew"), ("crew", "CREW"), ("Default", "default")])
+async def test_a_directory_in_another_case_never_hides_our_team(tmp_path: Path, ours: str, theirs: str) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team(ours)
+        await store.create_task(user_of(team.id), "work")
+    put(tmp_path / f".teams/{theirs}/ben_inbox.jsonl", [{"type": "message", "sender": "lead", "content": "hi"}])
+    put(tmp_path / f".teams/{theirs}/config.json", {"members": ["ben"]})
+    async with files(tmp_path) as store:
+        assert [found.id for found in await store.list_teams()] == [team.id]
+        found = await store.find_team(theirs)
+        assert found is not None
+        assert found.id == team.id
+        assert [task.subject for task in await store.list_tasks(team.id)] == ["work"]
+
+
 async def test_what_another_program_says_of_its_team_survives_that_we_take_it_up(tmp_path: Path) -> None:
     config = put(tmp_path / ".teams/graphql/config.json", {"team_name": "graphql", "theme": [1], "members": []})
     async with files(tmp_path) as store:

@@ -72,9 +72,26 @@ class Catalogue:
         return replace(file, members={**file.listed, **self._rosters[key].members()})
 
     def _names(self) -> list[str]:
-        names = {name_key(name): name for name in self._view.names(TEAMS) if NAME_PATTERN.fullmatch(name)}
+        names: dict[str, str] = {}
+        for name in self._view.names(TEAMS):
+            if NAME_PATTERN.fullmatch(name) and not self._is_beside(names.get(name_key(name)), name):
+                names[name_key(name)] = name
         names.setdefault(DEFAULT, DEFAULT)
         return list(names.values())
+
+    def _is_beside(self, known: str | None, name: str) -> bool:
+        """Does another directory count for this name already? Ours does, in whatever case another program writes it."""
+        return known is not None and self._rank(known) >= self._rank(name)
+
+    def _rank(self, name: str) -> int:
+        home = live_home(name)
+        if not self._view.is_directory(home.directory):
+            return 0
+        config = self._view.object(home.config)
+        if config is None:
+            # One that cannot be read may be ours: nothing takes its place.
+            return 3 if self._view.exists(home.config) else 1
+        return 3 if "bullpen" in config else 2
 
     def _live_places(self) -> Iterator[tuple[Home, str]]:
         for name in self._names():
