@@ -287,11 +287,11 @@ def _signature(entry: os.DirEntry[str]) -> Signature | None:
     try:
         info = entry.stat()
     except FileNotFoundError:
-        return None
+        # A link that leads nowhere holds its dependents, as good as torn; so does, below, one that leads to itself.
+        return (0, 0) if entry.is_symlink() else None
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        # A link that leads to itself: as good as torn.
         return (0, 0)
     return (info.st_mtime_ns, info.st_size)
 
