@@ -189,6 +189,11 @@ class Worker:
         return self.slots > 0 and (not teams or team_label(team_id) in teams) and set(labels) <= set(self.labels)
 
     @property
+    def is_lost(self) -> bool:
+        """Its members say that it hosts them, and that is all that is known of it: nothing can prove its life."""
+        return not self.token
+
+    @property
     def is_promise(self) -> bool:
         """Room that a runner promises, in workers that it would start: it takes nobody itself."""
         return any(label.startswith(_RUNNER_LABEL) for label in self.labels)

@@ -10,9 +10,11 @@ import pytest
 
 from bullpen.clock import FakeClock
 from bullpen.domain.member import MemberStatus
-from bullpen.errors import Conflict
+from bullpen.domain.task import TaskStatus
+from bullpen.errors import Conflict, LeaseLost
+from bullpen.maintenance.lapse import LapseWatch
 from bullpen.stores.files.roster import LISTED
-from tests.unit.stores.files_board import files, user_of
+from tests.unit.stores.files_board import files, hosted, user_of
 
 
 async def test_a_small_team_is_one_file_with_names_roles_and_states(tmp_path: Path) -> None:
@@ -92,3 +94,37 @@ async def test_no_id_comes_twice_where_the_counters_were_left_behind(tmp_path: P
         worker = await store.register_worker()
         assert worker.id != host.id, "or it would be taken for the host of ana"
         assert (await store.join_member(worker.id, teams[0].id, "ana")).worker_id == worker.id
+
+
+@pytest.mark.parametrize("brought_back", [None, "crew"])
+async def test_whose_worker_left_no_record_is_lapsed_like_any_other(tmp_path: Path, brought_back: str | None) -> None:
+    """A copy without the files whose names begin with a dot, or a team as it was before its worker stopped."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    async with files(here) as store:
+        team = (await store.create_team("crew")).id
+        bob = await hosted(store, team, "bob")
+        for subject in ("begun", "next"):
+            await store.create_task(user_of(team), subject)
+        await store.claim_next_task(bob)
+        shutil.copytree(here / ".teams", there / ".teams", ignore=shutil.ignore_patterns(".*"))
+    if brought_back is not None:
+        shutil.rmtree(here / ".teams/crew")
+        shutil.move(there / ".teams/crew", here / ".teams/crew")
+        there = here
+    async with files(there) as store:
+        before = await store.get_member(team, "bob")
+        assert before.status is MemberStatus.WORKING
+        assert [worker.id for worker in await store.list_workers()] == [before.worker_id]
+        with pytest.raises(LeaseLost):
+            await store.renew_worker(before.worker_id or 0)
+        [lapsed] = await LapseWatch(store).look()
+        assert (lapsed.name, lapsed.status, lapsed.worker_id) == ("bob", MemberStatus.WANTED, None)
+        assert await store.list_workers() == []
+        with pytest.raises(LeaseLost):
+            await store.complete_task(before.ref, 1)
+        assert (await store.get_task(team, 1)).status is TaskStatus.PENDING
+        worker = await store.register_worker(slots=1)
+        again = await store.host_member(worker.id, team_id=team)
+        assert again is not None
+        assert (await store.claim_task(again.ref, 1)).owner == "bob"
+        assert [one.id for one in await store.list_workers(include_stopped=True)] == [before.worker_id, worker.id]

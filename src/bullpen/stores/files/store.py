@@ -150,7 +150,7 @@ class FilesStore(VerbStore):
         self._lives.drop(token)
 
     async def probe_worker(self, worker: Worker) -> Liveness:
-        return self._lives.probe(worker)
+        return Liveness.DEAD if worker.is_lost else self._lives.probe(worker)
 
 
 async def _nothing(_: Any) -> None:

@@ -32,13 +32,21 @@ from bullpen.stores.files.board import Board
 from bullpen.stores.files.catalogue import Catalogue
 from bullpen.stores.files.form import file_bytes
 from bullpen.stores.files.inbox import Inbox
-from bullpen.stores.files.layout import REQUEST_FILE, STORE, SUBMISSION_FILE, Home, deleted_home, live_home
+from bullpen.stores.files.layout import (
+    REQUEST_FILE,
+    STORE,
+    SUBMISSION_FILE,
+    Home,
+    deleted_home,
+    live_home,
+    worker_file,
+)
 from bullpen.stores.files.memory import Hints, Memory
 from bullpen.stores.files.purse import Purse
 from bullpen.stores.files.roster import LISTED, member_bytes
 from bullpen.stores.files.team_file import FIRST_FOREIGN_ID, SCHEMA, TeamFile, team_bytes
 from bullpen.stores.files.view import View
-from bullpen.stores.files.workers import Workers
+from bullpen.stores.files.workers import Workers, lost_worker
 from bullpen.stores.transaction import EventRing, Lock, R, Ring
 
 _CLAIMERS = (MemberKind.TEAMMATE, MemberKind.EXTERNAL)
@@ -228,7 +236,15 @@ class FilesTransaction:
     # -- workers -----------------------------------------------------------------------
 
     def _find_worker(self, worker_id: int) -> Worker | None:
-        return self._workers.find(worker_id)
+        worker = self._workers.find(worker_id)
+        if worker is not None and worker.stopped_at is None:
+            return worker
+        return next((lost_worker(worker_id, one.status_at) for one in self._naming(worker_id)), worker)
+
+    def _naming(self, worker_id: int) -> list[Member]:
+        """Who says that it is hosted by it. Where there is a record, that one knows."""
+        files = self._catalogue.every(include_deleted=True)
+        return [member for file in files for member in file.members.values() if member.worker_id == worker_id]
 
     def _insert_worker(self, worker: Worker) -> Worker:
         worker = replace(worker, id=self._take_number("next_worker_id", self._worker_ids))
@@ -236,10 +252,25 @@ class FilesTransaction:
         return worker
 
     def _update_worker(self, worker: Worker) -> None:
-        self._workers.save(worker)
+        if worker.is_lost:
+            # Who its members are is not in the record that there may be.
+            self.view.remove(worker_file(worker.id, stopped=True))
+            self._workers.save(worker, [(member.team_id, member.key) for member in self._naming(worker.id)])
+        else:
+            self._workers.save(worker)
 
     async def list_workers(self, include_stopped: bool) -> list[Worker]:
-        return self._workers.listed(include_stopped=include_stopped)
+        listed = self._workers.listed(include_stopped=include_stopped)
+        lost = self._lost_workers({worker.id for worker in listed if worker.stopped_at is None})
+        return sorted([*(worker for worker in listed if worker.id not in lost), *lost.values()], key=lambda one: one.id)
+
+    def _lost_workers(self, living: set[int]) -> dict[int, Worker]:
+        return {
+            member.worker_id: lost_worker(member.worker_id, member.status_at)
+            for file in self._live_files(None)
+            for member in file.members.values()
+            if member.worker_id is not None and member.worker_id not in living
+        }
 
     # -- members -----------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ say more than that; the member's own record decides.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bullpen.domain.codec import decode, encode
@@ -37,11 +39,12 @@ class Workers:
         ]
         return sorted((_worker(raw) for raw in raws if raw is not None), key=lambda worker: worker.id)
 
-    def save(self, worker: Worker) -> None:
+    def save(self, worker: Worker, hosts: Iterable[Place] = ()) -> None:
+        """`hosts` counts where there is no record yet."""
         found = self._raw(worker.id)
-        hosts = [] if found is None else found[1].get("hosts", [])
+        listed = [list(place) for place in hosts] if found is None else found[1].get("hosts", [])
         path = worker_file(worker.id, stopped=worker.stopped_at is not None)
-        self.view.write(path, line_bytes({**encode(worker), "hosts": hosts}))
+        self.view.write(path, line_bytes({**encode(worker), "hosts": listed}))
         if found is not None and found[0] != path:
             self.view.remove(found[0])
 
@@ -65,6 +68,21 @@ class Workers:
             if raw is not None:
                 return path, raw
         return None
+
+
+def lost_worker(worker_id: int, since: datetime) -> Worker:
+    """Of whom there is no record, or only one that says it has stopped, while members say that it hosts them: in a copy
+    without the files whose names begin with a dot, or after a part of the store was brought back as it once was."""
+    return Worker(
+        id=worker_id,
+        token="",
+        host="unknown",
+        boot_id="",
+        pid=0,
+        started_at=since,
+        renewed_at=since,
+        stop_reason="its record is gone",
+    )
 
 
 def _worker(raw: dict[str, Any]) -> Worker:

@@ -390,7 +390,7 @@ async def _join_again(tx: Transaction, member: Member, worker_id: int, role: str
         raise Conflict(f"{member.name} is a {member.kind} of this team: join under another name")
     if member.worker_id is not None:
         host = await tx.find(Worker, member.worker_id)
-        if host is not None and host.stopped_at is None:
+        if host is not None and host.stopped_at is None and not host.is_lost:
             where = f"by worker {host.id} on {host.host} (pid {host.pid})"
             raise Conflict(
                 f"{member.name} is in the team already, {where}: leave there first, or wait until its lease is over"

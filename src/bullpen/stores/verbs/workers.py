@@ -57,7 +57,7 @@ async def living_worker(tx: Transaction, worker_id: int, *, lock: Lock = Lock.UP
     worker = await tx.find(Worker, worker_id, lock=lock)
     if worker is None:
         raise NotFound(f"there is no worker {worker_id}")
-    if worker.stopped_at is not None:
+    if worker.stopped_at is not None or worker.is_lost:
         raise LeaseLost(f"worker {worker_id} was declared over ({worker.stop_reason}): stop its members, register anew")
     return worker
 
