@@ -219,6 +219,25 @@ async def test_unknown_fields_and_spellings_survive_an_update(tmp_path: Path) ->
     assert "activeForm" not in raw
 
 
+async def test_what_we_do_not_change_stays_as_its_writer_wrote_it(tmp_path: Path) -> None:
+    odd = {"id": "1", "owner": "", "status": "Pending", "description": "\0" + "x" * 1_000_001, "blocks": ["2", "?"]}
+    seconds = {"created_at": 1709234567.5, "updated_at": 1709234567}
+    first = put_task(tmp_path, 1, **odd, **seconds)
+    second = put_task(tmp_path, 2, id="2", blockedBy=["1", None])
+    put_task(tmp_path, 3, id="3")
+    async with files(tmp_path) as store:
+        team = await default_team(store)
+        user = user_of(team)
+        changed = await store.update_task(user, 1, TaskChanges(active_form="Testing", add_blocks=(3,)))
+        assert await store.get_task(team, 1) == changed
+        await store.update_task(user, 2, TaskChanges(add_blocked_by=(3,)))
+        assert [task.blocked_by for task in await store.list_tasks(team)] == [(), (1, 3), (1,)]
+    raw = json.loads(first.read_text())
+    assert {key: raw[key] for key in odd} == {**odd, "blocks": ["2", "?", "3"]}
+    assert (raw["created_at"], raw["updated_at"]) == (seconds["created_at"], changed.updated_at.timestamp())
+    assert json.loads(second.read_text())["blockedBy"] == ["1", None, "3"]
+
+
 async def test_our_tasks_have_the_keys_that_the_seeds_programs_look_at(tmp_path: Path) -> None:
     async with files(tmp_path) as store:
         team = await store.create_team("default")

@@ -12,7 +12,7 @@ taken up by the next reconcile.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -90,7 +90,8 @@ def blockers_in(raw: Raw, number: int) -> tuple[int, ...]:
 
 
 def with_blockers(raw: Raw, blockers: tuple[int, ...]) -> Raw:
-    return {**raw, _spelling(raw, _BLOCKED_BY): list(blockers)}
+    key = _spelling(raw, _BLOCKED_BY)
+    return {**raw, key: _ids_like(raw, key, blockers)}
 
 
 def waiting_in(raw: Raw, number: int) -> tuple[int, ...] | None:
@@ -115,7 +116,19 @@ def blocks_in(raw: Raw) -> tuple[int, ...]:
 
 
 def with_blocks(raw: Raw, blocks: tuple[int, ...]) -> Raw:
-    return {**raw, "blocks": sorted(set(blocks))}
+    return {**raw, "blocks": _ids_like(raw, "blocks", sorted(set(blocks)))}
+
+
+def _ids_like(raw: Raw, key: str, numbers: Collection[int]) -> list[Any]:
+    """These ids, as whoever wrote the file writes ids: a program that has texts does not find its own among numbers.
+    What is no id is not ours to remove."""
+    old = raw.get(key)
+    if not isinstance(old, list) or (all(type(entry) is int for entry in old) and not isinstance(raw.get("id"), str)):
+        return list(numbers)
+    kept = [entry for entry in old if number_of(entry) is None or number_of(entry) in numbers]
+    is_text = isinstance(raw.get("id"), str) or any(isinstance(entry, str) for entry in kept)
+    new = (number for number in numbers if number not in numbers_of(kept))
+    return [*kept, *(str(number) if is_text else number for number in new)]
 
 
 # -- fields ------------------------------------------------------------------------------
@@ -167,20 +180,30 @@ def role_in(raw: Raw) -> str | None:
 
 
 def raw_of(task: Task, raw: Raw) -> Raw:
-    """The object with the task's fields in it; edges are left alone."""
+    """The object with the task's fields in it. What says the same already stays as its writer wrote it: an empty owner,
+    seconds since 1970, more text than we read. Edges are left alone."""
     changed = {"id": task.id, **raw}
+    there = task_of(raw, task.team_id, task.id, (), task.created_at)
     # 3.0 is understood here, but would become `task_3.0.json` elsewhere.
     if number_of(changed["id"]) != task.id or isinstance(changed["id"], float):
         changed["id"] = task.id
     for field, keys in _SPELLINGS.items():
-        value = encode(getattr(task, field))
         key = _spelling(raw, keys)
+        if key in raw and getattr(task, field) == getattr(there, field):
+            continue
+        value = _like(getattr(task, field), raw.get(key))
         if field in _ALWAYS or key in raw or value not in (None, "", 0, False, []):
             changed[key] = value
     for key, empty in (("blockedBy", _BLOCKED_BY), ("blocks", ("blocks",))):
         if not any(name in changed for name in empty):
             changed[key] = []
     return changed
+
+
+def _like(value: Any, old: Any) -> Any:
+    """Whoever writes moments as seconds since 1970 reads them so."""
+    is_seconds = isinstance(old, int | float) and moment_of(old) is not None
+    return value.timestamp() if is_seconds and isinstance(value, datetime) else encode(value)
 
 
 def _spelling(raw: Raw, keys: tuple[str, ...]) -> str:
