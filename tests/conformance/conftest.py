@@ -15,33 +15,21 @@ from bullpen.clock import FakeClock
 from bullpen.store import Store
 from bullpen.stores import open_store
 from tests.conformance.board import ROOM, Board
-
-STORES = ("sqlite-memory", "sqlite-file", "files", "postgresql")
-NEVER_SECONDS = 3600.0
+from tests.support.stores import NEVER_SECONDS, SHARED_STORES, STORES, empty_store_url
 
 OpenAnother = Callable[[], Awaitable[Store]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store_url" in metafunc.fixturenames:
-        # A store in memory belongs to one object: there is no other that could open it.
-        alone = "open_another" in metafunc.fixturenames
-        names = [name for name in STORES if not (alone and name == "sqlite-memory")]
+        names = SHARED_STORES if "open_another" in metafunc.fixturenames else STORES
         metafunc.parametrize("store_url", names, indirect=True)
 
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store."""
-    match request.param:
-        case "sqlite-memory":
-            return "sqlite:///:memory:"
-        case "sqlite-file":
-            return f"sqlite:///{tmp_path}/store/bullpen.db"
-        case "files":
-            return f"files:{tmp_path}/store"
-        case _:
-            return str(request.getfixturevalue("postgres_url"))
+    return empty_store_url(request, tmp_path)
 
 
 @pytest.fixture

@@ -34,14 +34,7 @@ from bullpen.stores.verbs.store import VerbStore
 from tests.support.postgres import PrivateServer
 from tests.support.processes import BOUND_SECONDS, Crew, Line
 from tests.support.removing import remove_in_use
-from tests.support.stores import create_team, join, opened, user_of
-
-ON_DISK = ("sqlite-file", "files")
-
-
-def _url(store: str, directory: Path) -> str:
-    """A store of this kind that has `directory` for itself."""
-    return f"sqlite:///{directory}/bullpen.db" if store == "sqlite-file" else f"files:{directory}"
+from tests.support.stores import ON_DISK, create_team, join, opened, url_in, user_of
 
 
 @pytest.fixture(params=ON_DISK)
@@ -51,7 +44,7 @@ def disk_store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def disk_store_url(disk_store: str, tmp_path: Path) -> str:
-    return _url(disk_store, tmp_path / "store")
+    return url_in(tmp_path / "store", disk_store)
 
 
 # -- roles: what the other processes do ------------------------------------------------------
@@ -134,7 +127,7 @@ async def test_a_full_disk_is_told_changes_nothing_and_is_no_problem_any_more_wh
 ) -> None:
     disk = tmp_path / "disk"
     with _mounted(disk, "8m"):
-        url = _url(disk_store, disk / "store")
+        url = url_in(disk / "store", disk_store)
         async with opened(url) as store:
             team, user = await create_team(store)
             ballast = _fill(disk, leave=400_000)
@@ -192,7 +185,7 @@ async def test_a_new_store_on_a_full_disk_is_refused_and_made_when_there_is_room
     disk = tmp_path / "disk"
     with _mounted(disk, "2m"):
         ballast = _fill(disk, leave=0)
-        async with opened(_url(disk_store, disk / "store")) as store:
+        async with opened(url_in(disk / "store", disk_store)) as store:
             assert await store.list_teams() == []
             with pytest.raises(StoreUnavailable):
                 await store.create_team("crew")
@@ -239,7 +232,7 @@ def _read_only(directory: Path) -> Iterator[None]:
 async def test_a_read_only_directory_is_told_and_written_again_when_it_can_be(disk_store: str, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with _mounted(disk, "8m"):
-        url = _url(disk_store, disk / "store")
+        url = url_in(disk / "store", disk_store)
         async with opened(url) as store:
             team, user = await create_team(store)
         with _read_only(disk):
@@ -250,7 +243,7 @@ async def test_a_read_only_directory_is_told_and_written_again_when_it_can_be(di
                 async with opened(url) as store:
                     await store.create_task(user, "refused")
             with pytest.raises(StoreUnavailable):
-                async with opened(_url(disk_store, disk / "another")) as store:
+                async with opened(url_in(disk / "another", disk_store)) as store:
                     await store.create_team("refused")
         async with opened(url) as store:
             task = await store.create_task(user, "written")
@@ -338,23 +331,23 @@ async def test_a_directory_is_no_database(tmp_path: Path) -> None:
 
 async def test_a_directory_whose_name_is_not_utf8_holds_files_and_for_sqlite_is_told(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
-    async with opened(_url("files", odd)) as store:
+    async with opened(url_in(odd, "files")) as store:
         team, user = await create_team(store)
         member = await join(store, team.id, "ana")
         async with store.listen_member(member.ref) as bell:
             await store.send(user, "ana", "hello")
             assert await bell.wait(BOUND_SECONDS)
     with pytest.raises(UsageError, match="not UTF-8"):
-        async with opened(_url("sqlite-file", odd)) as store:
+        async with opened(url_in(odd, "sqlite-file")) as store:
             await create_team(store)
 
 
-@pytest.mark.parametrize("kind", ["sqlite-file", "files"])
+@pytest.mark.parametrize("kind", ON_DISK)
 @pytest.mark.parametrize("name", ["loop", "loop/below", "x" * 300])
 async def test_a_path_that_leads_nowhere_is_told(tmp_path: Path, kind: str, name: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(StoreUnavailable, match=tmp_path.name):
-        async with opened(_url(kind, tmp_path / name)) as store:
+        async with opened(url_in(tmp_path / name, kind)) as store:
             await store.create_team("crew")
 
 
@@ -458,7 +451,7 @@ async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 
 
 async def test_a_store_of_a_newer_major_version_is_refused_and_not_touched(tmp_path: Path) -> None:
-    url = _url("sqlite-file", tmp_path)
+    url = url_in(tmp_path, "sqlite-file")
     async with opened(url) as store:
         _, user = await create_team(store)
     _change_database(tmp_path, "UPDATE schema_version SET major = major + 1")
@@ -471,7 +464,7 @@ async def test_a_store_of_a_newer_major_version_is_refused_and_not_touched(tmp_p
 
 
 async def test_a_store_of_a_newer_minor_version_works(tmp_path: Path) -> None:
-    url = _url("sqlite-file", tmp_path)
+    url = url_in(tmp_path, "sqlite-file")
     async with opened(url) as store:
         team, user = await create_team(store)
     _change_database(
@@ -494,7 +487,7 @@ def _change_database(directory: Path, *statements: str) -> None:
 
 
 async def test_files_of_a_newer_version_are_refused_and_not_touched(tmp_path: Path) -> None:
-    url = _url("files", tmp_path)
+    url = url_in(tmp_path, "files")
     async with opened(url) as store:
         _, user = await create_team(store)
     [config] = [path for path in tmp_path.rglob("config.json") if "bullpen" in json.loads(path.read_text())]
@@ -520,7 +513,7 @@ async def test_a_database_that_another_program_has_locked_is_told_and_goes_on(
     tmp_path: Path, crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 200)
-    async with opened(_url("sqlite-file", tmp_path)) as store:
+    async with opened(url_in(tmp_path, "sqlite-file")) as store:
         team, user = await create_team(store)
         other = crew.start(hold_the_database, path=str(tmp_path / "bullpen.db"))
         await other.hear("locked")
@@ -574,7 +567,7 @@ async def test_whoever_holds_the_store_for_ever_is_named_and_the_waiting_verb_ne
 
 @pytest.mark.parametrize(("store", "lock"), [("sqlite-file", "bullpen.db.gate"), ("files", ".teams/.lock")])
 async def test_whoever_waits_is_told_in_time_whatever_the_lock_file_says(tmp_path: Path, store: str, lock: str) -> None:
-    async with opened(_url(store, tmp_path)) as waiting:
+    async with opened(url_in(tmp_path, store)) as waiting:
         _, user = await create_team(waiting)
         with (tmp_path / lock).open("r+b") as file:
             file.write(b"\xff" * 40)

@@ -14,22 +14,41 @@ from bullpen.domain.member import USER, Liveness, Member, MemberRef, Team
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
 
-SHARED_STORES = ("sqlite-file", "files", "postgresql")
+# A new store is entered here, in the lists where it belongs, and in `url_in`.
+STORES = ("sqlite-memory", "sqlite-file", "files", "postgresql")
+ALONE = ("sqlite-memory",)
+"""These belong to the object that opened them: nobody else can."""
+ON_DISK = ("sqlite-file", "files")
+"""These keep everything in one directory, and write by the thread of a `Writer`."""
+SHARED_STORES = tuple(name for name in STORES if name not in ALONE)
 
 NEVER_SECONDS = 3600.0
 """The interval of the safety net where a test wants to see the bell itself, not the net under it."""
 
 
+def url_in(directory: Path, store: str) -> str:
+    """Of a store of this kind that has the directory, if it needs one, for itself."""
+    match store:
+        case "sqlite-memory":
+            return "sqlite:///:memory:"
+        case "sqlite-file":
+            return f"sqlite:///{directory}/bullpen.db"
+        case "files":
+            return f"files:{directory}"
+    raise ValueError(f"no store of kind {store!r} lies in a directory")
+
+
+def empty_store_url(request: pytest.FixtureRequest, directory: Path) -> str:
+    """Of the kind that the fixture was given as its parameter."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return url_in(directory / "store", request.param)
+
+
 @pytest.fixture(params=SHARED_STORES)
 def shared_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store that other processes can open too."""
-    match request.param:
-        case "sqlite-file":
-            return f"sqlite:///{tmp_path}/store/bullpen.db"
-        case "files":
-            return f"files:{tmp_path}/store"
-        case _:
-            return str(request.getfixturevalue("postgres_url"))
+    return empty_store_url(request, tmp_path)
 
 
 @asynccontextmanager
