@@ -1,5 +1,8 @@
 """The contract of the store: the only truth, one transaction for each verb.
 
+Its words (member, worker, incarnation, claim, …) are those of `docs/concepts.md`. A member is *hosted* while a worker
+runs its loop, *wanted* while one should; a worker *lapses* when it is declared dead.
+
 What holds for every verb, in every implementation behind `open_store(url)`:
 
 - **Atomic and durable.** A verb happens entirely or not at all. When it has
@@ -13,6 +16,8 @@ What holds for every verb, in every implementation behind `open_store(url)`:
   so calling it again tries again.
 - **Found again.** What a store finds things by (roles, tool call ids, provider keys, operation ids) has at most
   `MAX_KEY_LENGTH` characters; longer ones are `UsageError`.
+- **Cancelled as a whole.** Whoever is cancelled in a verb does not know whether it
+  happened; it happened entirely or not at all, with its rings.
 - **Recorded.** Each change writes its events in the same transaction.
 - **Rings.** Whoever a change concerns is woken after the commit; see `listen_*`.
 - **The team lives.** Verbs that change a deleted team raise `TeamDeleted`, except
@@ -127,14 +132,17 @@ class Store(Protocol):
         ...
 
     async def renew_worker(self, worker_id: int) -> Worker:
-        """Prove life by count, not by clock. LeaseLost once it was lapsed or stopped: it must stop its members."""
+        """Prove life: `renewals` grows, and whoever watches needs no clock but its own. LeaseLost once it was lapsed or
+        stopped: it must stop its members."""
         ...
 
     async def stop_worker(self, worker_id: int) -> list[Member]:
         """Leave in good order: its members become wanted (external ones shut down), their tasks reserved."""
         ...
 
-    async def list_workers(self, *, include_stopped: bool = False) -> list[Worker]: ...
+    async def list_workers(self, *, include_stopped: bool = False) -> list[Worker]:
+        """Oldest first."""
+        ...
 
     async def probe_worker(self, worker: Worker) -> Liveness:
         """What can be known at once: DEAD only with proof (its lock is free), else ALIVE or UNKNOWN. Never writes."""
@@ -278,7 +286,8 @@ class Store(Protocol):
         ...
 
     async def list_due_members(self, worker_id: int) -> list[MemberRef]:
-        """The safety net: idle members of this worker for whom mail or a claimable task waits. One query a process."""
+        """The safety net: members of this worker for whom waking mail waits, and idle ones for whom a claimable task
+        does. Asked once for each process, not for each member."""
         ...
 
     # -- tasks -----------------------------------------------------------------
@@ -599,7 +608,9 @@ class Store(Protocol):
 
     async def list_requests(
         self, team_id: int, *, status: RequestStatus | None = None, asked: str | None = None
-    ) -> list[Request]: ...
+    ) -> list[Request]:
+        """By number."""
+        ...
 
     # -- transcript ------------------------------------------------------------
 
@@ -645,11 +656,13 @@ class Store(Protocol):
         had a task (`counters["task"]`) does not wake it, one that belongs to no task does."""
         ...
 
-    async def list_turns(
-        self, team_id: int, name: str, *, after_seq: int = 0, limit: int | None = None
-    ) -> list[Turn]: ...
+    async def list_turns(self, team_id: int, name: str, *, after_seq: int = 0, limit: int | None = None) -> list[Turn]:
+        """In order, the oldest `limit` of them."""
+        ...
 
-    async def list_calls(self, team_id: int, name: str, *, open_only: bool = False) -> list[ToolCall]: ...
+    async def list_calls(self, team_id: int, name: str, *, open_only: bool = False) -> list[ToolCall]:
+        """In the order of the replies, and in each as the model asked for them."""
+        ...
 
     # -- what goes on beside a member ------------------------------------------
 
@@ -686,7 +699,9 @@ class Store(Protocol):
 
     async def list_backgrounds(
         self, team_id: int, *, name: str | None = None, running_only: bool = False
-    ) -> list[Background]: ...
+    ) -> list[Background]:
+        """By number."""
+        ...
 
     # -- budgets ---------------------------------------------------------------
 
@@ -787,7 +802,8 @@ class Store(Protocol):
         """Rings for mail to it, a request to it, an answer to it, and a claimable task that it is chosen for.
 
         The member must be hosted by a worker of this store object. A task wakes at
-        most as many idle members as there are claimable tasks; who claims passes the baton.
+        most as many idle members as there are claimable tasks; who claims one wakes the next
+        member if more are left.
         """
         ...
 

@@ -3,7 +3,9 @@
 The verbs (`stores/verbs/`) are written once, over this. An implementation makes
 these primitives atomic together, isolated and durable; it contains no rule of
 the domain. All methods are coroutines so that a network database can await;
-an embedded one simply never suspends (see `drive`).
+an embedded one simply never suspends (see `drive`). What `store.py` says
+of a list (its order, what it leaves out) holds for the list of the same name here;
+`name_key` is `domain.text.name_key` of a name, `role_key` is empty without a role.
 
 Isolation that the verbs rely on:
 
@@ -128,16 +130,18 @@ class Transaction(Protocol):
     async def find(self, kind: type[R], *key: Any, lock: Lock = Lock.NONE) -> R | None:
         """By key: Team (id), Worker (id), Member (team_id, name_key), Task (team_id, id), Message (team_id, id),
         Request (team_id, id), ToolCall (team_id, member_key, call_id), Background (team_id, id), Submission
-        (team_id, id), Reservation (team_id, id), Account (team_id, member_key), ProviderGate (provider_key). Of a
-        locked task, the edges are those that it has while it is locked."""
+        (team_id, id), Reservation (team_id, id), Account (team_id, member_key), ProviderGate (provider_key). What is
+        locked is as it is while it is locked, the edges of a task too."""
         ...
 
     async def insert(self, record: R) -> R:
-        """Team, Worker and Message get a new, growing id in place of 0. Task edges (`blocked_by`) are stored too."""
+        """A new one. Team and Worker get a growing id, never given out before, in place of 0; so does Message, in its
+        team at least. The edges of a task (`blocked_by`) are stored too, and show in `blocks` of the others."""
         ...
 
     async def update(self, record: R) -> None:
-        """Every field but the key; of a task, `blocked_by`, `blocks` and `open_blockers` are left alone."""
+        """Every field but the key of one that is there; of a task, `blocked_by`, `blocks` and `open_blockers` are left
+        alone. Turns are never updated."""
         ...
 
     # -- teams, workers, members -------------------------------------------------
@@ -150,7 +154,9 @@ class Transaction(Protocol):
 
     async def list_teams(self, include_deleted: bool) -> list[Team]: ...
 
-    async def count_generations(self, key: str) -> int: ...
+    async def count_generations(self, key: str) -> int:
+        """The teams of this name, deleted ones too."""
+        ...
 
     async def list_workers(self, include_stopped: bool) -> list[Worker]: ...
 
@@ -158,7 +164,9 @@ class Transaction(Protocol):
         """By creation; locked ones in ascending key order."""
         ...
 
-    async def list_members_of(self, worker_id: int, lock: Lock) -> list[Member]: ...
+    async def list_members_of(self, worker_id: int, lock: Lock) -> list[Member]:
+        """Whom it hosts, of all kinds; locked in ascending order of team and key."""
+        ...
 
     async def find_members(self, team_id: int, keys: Sequence[str], lock: Lock) -> list[Member]:
         """Those that exist, locked in ascending key order."""
@@ -205,12 +213,15 @@ class Transaction(Protocol):
         claimable task: of one team and role, not more than there are tasks for them."""
         ...
 
-    async def has_role(self, team_id: int, role_key: str) -> bool: ...
+    async def has_role(self, team_id: int, role_key: str) -> bool:
+        """Has a teammate or an external member, in whatever state, this role?"""
+        ...
 
     # -- tasks -------------------------------------------------------------------
 
     async def take_task_id(self, team_id: int) -> int:
-        """The next number of the team, which locks the team; never given out again."""
+        """The next number of the team (`next_task_id`), which locks the team; never given out again. 0 if there is no
+        such team."""
         ...
 
     async def list_tasks(
@@ -222,23 +233,33 @@ class Transaction(Protocol):
         ...
 
     async def claim_next(self, member: Member) -> Task | None:
-        """Make the next claimable task the member's, in progress: its own first, then the lowest number whose role
-        is absent or its. None too if it has one in progress. No scan: the cost does not grow with the board."""
+        """Make the next claimable task the member's, in progress: those assigned to it first, then the lowest number
+        whose role is absent or its. None too if it has one in progress. No scan: the cost does not grow with the board.
+
+        Owner, status, `claimed_at` and `updated_at` are set, `reserved_until` is emptied; the verb does the rest.
+        """
         ...
 
-    async def lock_claims(self, team_id: int) -> None: ...
+    async def lock_claims(self, team_id: int) -> None:
+        """See above."""
+        ...
 
     async def list_claimable(self, member: Member, limit: int) -> list[Task]:
-        """What `claim_next` would take, and then, and so on; not locked."""
+        """What `claim_next` would take, and then, and so on, whatever the member has in progress; not locked."""
         ...
 
     async def claim(self, member: Member, number: int) -> Task | None:
-        """Make this task the member's, in progress. None if it cannot be claimed (any more), or is locked."""
+        """Make this task the member's, as `claim_next` does, whatever else it has in progress. None if it cannot be
+        claimed (any more), or is locked."""
         ...
 
-    async def list_in_progress(self, team_id: int) -> list[Task]: ...
+    async def list_in_progress(self, team_id: int) -> list[Task]:
+        """By number."""
+        ...
 
-    async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None: ...
+    async def find_in_progress(self, team_id: int, owner_key: str) -> Task | None:
+        """What this member holds: the verbs see to it that it is one at most."""
+        ...
 
     async def clear_reservation(self, team_id: int, owner_key: str) -> None:
         """What its owner has in progress is reserved no longer: somebody hosts it again."""
@@ -249,28 +270,36 @@ class Transaction(Protocol):
         ...
 
     async def has_open_task_for(self, member: Member) -> bool:
-        """A pending task, blocked or not, that could become this member's?"""
+        """A pending task, blocked or not, that is assigned to this member; or, for an autonomous teammate or external
+        member, that is nobody's and has no role or its?"""
         ...
 
     async def has_tasks(self, team_id: int) -> bool: ...
 
     async def list_reserved_before(self, moment: datetime) -> list[Task]:
-        """In progress, with a reservation that has run out; locked."""
+        """In progress, of any team, with `reserved_until` before that moment; locked, by team and number."""
         ...
 
-    async def lock_graph(self, team_id: int) -> None: ...
+    async def lock_graph(self, team_id: int) -> None:
+        """See above."""
+        ...
 
-    async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]: ...
+    async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]:
+        """`blocked_by` of each of these tasks that exists."""
+        ...
 
     async def add_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
         """False if it is there already. An open one counts in `open_blockers`."""
         ...
 
-    async def remove_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool: ...
+    async def remove_edge(self, team_id: int, task_id: int, blocker_id: int, *, is_open: bool) -> bool:
+        """False if there is none. An open one counts no more."""
+        ...
 
     async def settle_blocker(self, team_id: int, blocker_id: int, *, is_open: bool) -> list[Task]:
-        """The blocker stopped (or began) holding its dependents back: count, in ascending order, and return the
-        pending dependents that have no open blocker now (none when it began)."""
+        """The blocker stopped (or, with `is_open`, began) holding its dependents back: `open_blockers` of each falls
+        (or grows) by one, in ascending order. Returns the pending ones that have no open blocker now; none when it
+        began. The edges stay."""
         ...
 
     # -- the queue -----------------------------------------------------------------
@@ -299,7 +328,7 @@ class Transaction(Protocol):
     # -- mail, requests, transcript ------------------------------------------------
 
     async def list_undelivered(self, team_id: int, key: str, limit: int) -> list[Message]:
-        """In order of id, locked."""
+        """By id, the oldest; locked."""
         ...
 
     async def list_offered(self, team_id: int, key: str, limit: int) -> list[Message]:
@@ -310,7 +339,9 @@ class Transaction(Protocol):
         """Waking mail only."""
         ...
 
-    async def mark_delivered(self, team_id: int, key: str, ids: Sequence[int], turn_seq: int | None) -> None: ...
+    async def mark_delivered(self, team_id: int, key: str, ids: Sequence[int], turn_seq: int | None) -> None:
+        """Set `delivered_at` and `delivered_turn` of those that are not delivered yet."""
+        ...
 
     async def list_mail(self, team_id: int, key: str, undelivered_only: bool, limit: int) -> list[Message]:
         """The newest, oldest first."""
@@ -324,7 +355,9 @@ class Transaction(Protocol):
         """The newest to this member from exactly this sender, taken or not."""
         ...
 
-    async def take_request_id(self, team_id: int) -> int: ...
+    async def take_request_id(self, team_id: int) -> int:
+        """As `take_task_id`, of `next_request_id`; the team is there."""
+        ...
 
     async def list_requests(
         self,
@@ -334,13 +367,17 @@ class Transaction(Protocol):
         asked_key: str | None,
         asker_key: str | None,
         lock: Lock = Lock.NONE,
-    ) -> list[Request]: ...
-
-    async def list_requests_due(self, moment: datetime) -> list[Request]:
-        """Open ones past their deadline, in any team; not locked."""
+    ) -> list[Request]:
+        """None: any."""
         ...
 
-    async def find_end(self, team_id: int, key: str) -> TranscriptEnd: ...
+    async def list_requests_due(self, moment: datetime) -> list[Request]:
+        """Open ones of any team with `open_until` before that moment; not locked."""
+        ...
+
+    async def find_end(self, team_id: int, key: str) -> TranscriptEnd:
+        """Of the member's transcript, which may be empty."""
+        ...
 
     async def list_turns(self, team_id: int, key: str, after_seq: int, limit: int | None) -> list[Turn]: ...
 
@@ -364,25 +401,34 @@ class Transaction(Protocol):
         """By key, so the team's first."""
         ...
 
-    async def list_open_reservations(self, team_id: int) -> list[Reservation]: ...
+    async def list_open_reservations(self, team_id: int) -> list[Reservation]:
+        """Those that are not settled, by number."""
+        ...
 
     # -- operations, events, rings -------------------------------------------------
 
-    async def find_operation(self, operation_id: str) -> Mapping[str, Any] | None: ...
+    async def find_operation(self, operation_id: str) -> Mapping[str, Any] | None:
+        """What was saved under this id, in whatever team; the mapping holds only what JSON can."""
+        ...
 
     async def save_operation(self, operation_id: str, outcome: Mapping[str, Any]) -> None: ...
 
     def record(self, team_id: int, kind: EventKind, actor: str, **data: Any) -> None:
-        """An event of this transaction; written at its end."""
+        """An event of this transaction, written at its end, which rings (`EventRing`). Facts that are None are left
+        out, others stored as `domain.codec.encode` writes them."""
         ...
 
     def ring(self, ring: Ring) -> None:
         """Sent after the commit."""
         ...
 
-    async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]: ...
+    async def list_events(self, team_id: int, after: str, limit: int) -> list[Event]:
+        """UsageError as in `store.py`; nothing of a team that does not exist."""
+        ...
 
-    async def last_position(self, team_id: int) -> str: ...
+    async def last_position(self, team_id: int) -> str:
+        """What `list_events` takes as `after`, also while the log is empty."""
+        ...
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:

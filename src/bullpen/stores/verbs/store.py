@@ -86,17 +86,26 @@ class VerbStore(
         raise NotImplementedError
 
     async def _open(self) -> None:
+        """Creates nothing on disk: whoever only looks leaves no trace."""
         raise NotImplementedError
 
     async def _close(self) -> None:
+        """Also after an `_open` that failed, at whatever point."""
         raise NotImplementedError
 
     async def _write(self, body: Body[T]) -> T:
-        """One transaction; after its commit its rings are delivered. All or nothing, durable when it returns."""
+        """One transaction: all or nothing, durable when it returns. A body may be run again in a new one.
+
+        After the commit, and before it returns, each ring goes to this process (`self._board.ring(topic_of(ring))`)
+        and to the others (`self._doorbell.send`), also if the caller has been cancelled by then: a cancellation goes on
+        when the transaction has ended, or never began. What fails beside the body (a disk, a connection) is
+        StoreUnavailable. `stores.writer.Writer` does most of this for an embedded store.
+        """
         raise NotImplementedError
 
     async def _read(self, body: Body[T]) -> T:
-        """One consistent snapshot; sees every write that has returned."""
+        """One consistent snapshot; sees every write that has returned. It lets the loop have a turn now and then,
+        however quick it is (`stores.writer.Pace`): one who looks again and again must not stop everybody else."""
         raise NotImplementedError
 
     async def _hold_life(self, token: str) -> None:
