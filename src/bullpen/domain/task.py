@@ -5,6 +5,9 @@
        │  └────release─────┘  └──fail──> failed
        └──────────────retry (lead)─────────┘        any state ──delete──> deleted
 
+The lead may also complete or fail a pending task, and give one in progress to
+another owner, for whom it is pending.
+
 A blocker holds its dependents back until it is completed or deleted: a failed
 one keeps them blocked. `open_blockers` counts the blockers that still do; the
 store keeps it, so that a claim never has to look at edges.
@@ -89,11 +92,13 @@ class Task:
     result: str | None = None
     evidence: Evidence | None = None
     attempt: int = 0
+    """How often its check was begun or work on it was queued: what belongs to an older attempt counts no more."""
     verifying: bool = False
+    """Its check runs."""
     submission: int | None = None
-    """The work on it waits to be integrated, under this number."""
+    """The work on it waits to be integrated, under this number: see `domain.submission`."""
     commit: str | None = None
-    """Of the trunk, which holds the work on it."""
+    """The commit of the trunk with which the work on it got there."""
     blocked_by: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
     open_blockers: int = 0
@@ -103,8 +108,10 @@ class Task:
     claimed_at: datetime | None = None
     finished_at: datetime | None = None
     reserved_until: datetime | None = None
+    """Nobody hosts its owner any more; until then nobody else gets the task."""
     handovers: tuple[Handover, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """What a stored task has beyond these fields: kept as it is."""
 
     @property
     def role_key(self) -> str:
@@ -119,7 +126,7 @@ class Task:
 
 
 def commit_of(task: Task) -> str | None:
-    """Where what was made for it can be seen: in the trunk, or else where its check ran."""
+    """The commit that shows the work on it: that of the trunk, or else the one on which its check ran."""
     return task.commit or (None if task.evidence is None else task.evidence.commit)
 
 
