@@ -15,6 +15,7 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberKind, MemberStatus
 from bullpen.domain.task import Task, TaskChanges, TaskStatus
+from bullpen.domain.transcript import TurnKind
 from bullpen.errors import AlreadyClaimed, Conflict, NotFound, StoreUnavailable
 from bullpen.stores.files.board import Board
 from bullpen.stores.files.reconcile import _Pass
@@ -672,3 +673,40 @@ async def test_a_team_that_is_renamed_takes_its_files_along(tmp_path: Path) -> N
     assert (tmp_path / ".teams/crew/tasks/task_1.json").exists()
     assert not (tmp_path / ".teams/default").exists()
     assert not (tmp_path / ".tasks").exists()
+
+
+@pytest.mark.parametrize("nobody", ["", None, False, 0, []])
+async def test_whom_the_seeds_programs_take_for_nobody_owns_nothing(tmp_path: Path, nobody: Any) -> None:
+    """They ask `not task.get("owner")`."""
+    put_task(tmp_path, 1, status="pending", owner=nobody)
+    async with files(tmp_path) as store:
+        user = user_of(await default_team(store))
+        assert (await store.get_task(user.team_id, 1)).owner is None
+        claimed = await store.claim_next_task(user)
+        assert claimed is not None
+        assert claimed.id == 1
+
+
+@pytest.mark.parametrize("number", [2**52, 2**53 - 1])
+async def test_a_task_after_whose_number_none_is_left_is_told_and_takes_up_none(tmp_path: Path, number: int) -> None:
+    put_task(tmp_path, number, status="pending", owner="")
+    put_task(tmp_path, 7, status="pending", owner="")
+    async with files(tmp_path) as store:
+        user = user_of(await default_team(store))
+        assert (await store.create_task(user, "ours")).id == 8
+        assert [task.id for task in await store.list_tasks(user.team_id)] == [7, 8]
+        assert EventKind.TASK_QUARANTINED in await kinds(store, user.team_id)
+
+
+async def test_a_line_that_is_no_turn_changes_neither_what_was_remembered_nor_its_numbers(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew")
+        ana = await hosted(store, team.id, "ana")
+        for content in ("first", "second"):
+            await store.record_turn(ana, TurnKind.USER, content)
+        with (tmp_path / ".teams/crew/transcripts/ana.jsonl").open("a") as transcript:
+            transcript.write('{"seq": "x"}\nnot even JSON\n{"role": "user"}\n' + "{}\n" * 100_000)
+        turn = await store.record_turn(ana, TurnKind.USER, "third")
+        assert turn.seq == 3
+        turns = await store.list_turns(team.id, "ana")
+        assert [(turn.seq, turn.content) for turn in turns] == [(1, "first"), (2, "second"), (3, "third")]

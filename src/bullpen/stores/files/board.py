@@ -278,8 +278,8 @@ class Board:
 
 
 def is_canonical(digits: str) -> bool:
-    """`task_3.json`, not `task_03.json`, which would be the same task twice."""
-    return str(int(digits)) == digits and 0 < int(digits) < 2**53
+    """`task_3.json`, not `task_03.json`, which would be the same task twice; nor one after which no number is left."""
+    return str(int(digits)) == digits and 0 < int(digits) < 2**52
 
 
 def owner_bucket(owner_key: str) -> str:

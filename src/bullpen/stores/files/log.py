@@ -33,18 +33,26 @@ def lines(view: View, path: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
             yield end, line
 
 
-def last_line(view: View, path: str) -> bytes | None:
-    """The last whole line; read from the end."""
+def lines_backwards(view: View, path: str) -> Iterator[bytes]:
+    """Each whole line, the last one first, as far as they are asked for."""
     end = view.size(path)
-    data = b""
+    tail: list[bytes] = []
+    # What stands behind the last newline is not there yet.
+    is_whole = False
     while end > 0:
         begin = max(0, end - _CHUNK)
-        data = view.slice(path, begin, end) + data
+        first, *others = view.slice(path, begin, end).split(b"\n")
         end = begin
-        found = data.split(b"\n")
-        if len(found) > 2 or (end == 0 and len(found) == 2):
-            return found[-2]
-    return None
+        if not others:
+            tail.insert(0, first)
+            continue
+        *middle, last = others
+        if is_whole:
+            yield b"".join([last, *tail])
+        yield from reversed(middle)
+        tail, is_whole = [first], True
+    if is_whole:
+        yield b"".join(tail)
 
 
 def find_line(view: View, path: str, beginning: bytes) -> bytes | None:

@@ -13,11 +13,13 @@ from bullpen.domain.codec import decode, encode
 from bullpen.domain.transcript import OPEN_CALLS, ToolCall, TranscriptEnd, Turn
 from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
 from bullpen.stores.files.layout import Home
-from bullpen.stores.files.log import find_line, last_line, lines
+from bullpen.stores.files.log import find_line, lines, lines_backwards
 from bullpen.stores.files.view import View
 
 Hints = dict[str, tuple[int, int]]
 """How far a transcript was last read: number of the turn, offset behind it."""
+
+_TURN_KEYS = ("seq", "kind", "content", "incarnation", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,14 @@ class Memory:
 
     def append(self, turn: Turn) -> None:
         data = encode(turn)
-        line = {key: data[key] for key in ("seq", "kind", "content", "incarnation", "created_at")}
+        line = {key: data[key] for key in _TURN_KEYS}
         self.view.append(self.home.transcript(self.name), line_bytes(line))
 
     def end(self) -> TranscriptEnd:
-        line = last_line(self.view, self.home.transcript(self.name))
-        raw = None if line is None else parse_object(line)
-        return TranscriptEnd(0 if raw is None else int(raw["seq"]), has_open_calls=bool(self._open()))
+        # What somebody else wrote behind it counts for nothing: a number must not come twice.
+        turns = map(_turn_in, lines_backwards(self.view, self.home.transcript(self.name)))
+        newest = next((raw["seq"] for raw in turns if raw is not None), 0)
+        return TranscriptEnd(newest, has_open_calls=bool(self._open()))
 
     def turns(self, after_seq: int, limit: int | None) -> list[Turn]:
         path = self.home.transcript(self.name)
@@ -46,7 +49,7 @@ class Memory:
         for end, line in lines(self.view, path, self._start(path, after_seq)):
             if limit is not None and len(found) >= limit:
                 break
-            raw = parse_object(line)
+            raw = _turn_in(line)
             if raw is None or raw["seq"] <= after_seq:
                 continue
             found.append(decode(Turn, {**raw, "team_id": self.team_id, "member": self.name}))
@@ -116,3 +119,9 @@ class Memory:
     def _call(self, raw: dict[str, Any]) -> ToolCall:
         call: ToolCall = decode(ToolCall, {**raw, "team_id": self.team_id, "member": self.name})
         return call
+
+
+def _turn_in(line: bytes) -> dict[str, Any] | None:
+    """None for what is no turn: another program's line, or a damaged one."""
+    raw = parse_object(line)
+    return raw if raw is not None and raw.keys() >= set(_TURN_KEYS) and isinstance(raw["seq"], int) else None

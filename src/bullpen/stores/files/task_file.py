@@ -172,7 +172,9 @@ def task_of(raw: Raw, team_id: int, number: int, waiting: tuple[int, ...], writt
 
 
 def owner_in(raw: Raw) -> str | None:
-    return text_or_none(pick(raw, *_SPELLINGS["owner"]))
+    # The seeds' programs ask `not task.get("owner")`: false and 0 are nobody, too.
+    owner = pick(raw, *_SPELLINGS["owner"])
+    return text_or_none(owner) if owner else None
 
 
 def role_in(raw: Raw) -> str | None:
