@@ -217,6 +217,17 @@ async def test_a_task_with_a_check_is_completed_with_its_evidence(team: Team) ->
     assert passed.status is TaskStatus.COMPLETED
 
 
+async def test_a_status_may_be_written_as_a_word(team: Team) -> None:
+    first, second = await team.create_task("first"), await team.create_task("second")
+    assert (await team.set_task_status(first.id, "in progress")).status is TaskStatus.IN_PROGRESS
+    async with team.join("cat") as cat:
+        assert [task.id for task in await team.list_tasks(status="In_Progress")] == [first.id]
+        assert [task.id for task in await cat.list_tasks(status="pending")] == [second.id]
+        for asking in (team.list_tasks(status="bogus"), team.set_task_status(second.id, "bogus")):
+            with pytest.raises(UsageError, match="not a task status"):
+                await asking
+
+
 async def test_leaving_with_a_task_in_hand_gives_it_back(team: Team) -> None:
     await team.create_task("half done")
     async with team.join("cat") as me:

@@ -37,6 +37,12 @@ async def test_spawning_writes_a_row_that_says_wanted(board: Board) -> None:
     assert await board.member("ana") == member
 
 
+async def test_a_model_without_a_name_is_no_model(board: Board) -> None:
+    spawned = await board.store.spawn_member(board.lead, "ana", model="")
+    assert spawned.member.model is None
+    assert (await board.store.get_member(board.id, "ana")).model is None
+
+
 async def test_members_are_listed_in_the_order_in_which_they_came(board: Board) -> None:
     for name in ("zoe", "Ana", "max"):
         await board.teammate(name)

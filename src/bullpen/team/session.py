@@ -8,7 +8,7 @@ from typing import Any
 from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import Request, RequestKind
-from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus
+from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.errors import LeaseLost, ShuttingDown
 from bullpen.store import Bell, Store
 
@@ -139,8 +139,9 @@ class Session:
     async def get_task(self, task_id: int) -> Task:
         return await self._store.get_task(self._member.team_id, task_id)
 
-    async def list_tasks(self, *, status: TaskStatus | None = None, owner: str | None = None) -> list[Task]:
-        return await self._store.list_tasks(self._member.team_id, status=status, owner=owner)
+    async def list_tasks(self, *, status: TaskStatus | str | None = None, owner: str | None = None) -> list[Task]:
+        wanted = None if status is None else parse_task_status(status)
+        return await self._store.list_tasks(self._member.team_id, status=wanted, owner=owner)
 
     # -- the end -----------------------------------------------------------------------------------
 

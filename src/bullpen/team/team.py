@@ -24,7 +24,7 @@ from bullpen.domain.member import (
 from bullpen.domain.member import Team as TeamRecord
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import PermissionScope, Request, RequestKind, RequestStatus
-from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus
+from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.domain.transcript import Turn
 from bullpen.domain.trunk import TRUNK, Trunk
 from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound
@@ -187,20 +187,21 @@ class Team:
     async def list_tasks(
         self,
         *,
-        status: TaskStatus | None = None,
+        status: TaskStatus | str | None = None,
         owner: str | None = None,
         after_id: int = 0,
         limit: int | None = None,
     ) -> list[Task]:
-        return await self.store.list_tasks(self.id, status=status, owner=owner, after_id=after_id, limit=limit)
+        wanted = None if status is None else parse_task_status(status)
+        return await self.store.list_tasks(self.id, status=wanted, owner=owner, after_id=after_id, limit=limit)
 
     async def update_task(self, task_id: int, **changes: Any) -> Task:
         """Fields of `TaskChanges`: subject, description, owner, role, check, add_blocked_by, …"""
         return await self.store.update_task(self._me, task_id, TaskChanges(**changes))
 
-    async def set_task_status(self, task_id: int, status: TaskStatus, *, note: str = "") -> Task:
+    async def set_task_status(self, task_id: int, status: TaskStatus | str, *, note: str = "") -> Task:
         """The verb that leads to this status, whichever it is."""
-        return await set_task_status(self.store, self._me, task_id, status, note=note)
+        return await set_task_status(self.store, self._me, task_id, parse_task_status(status), note=note)
 
     async def claim_task(self, task_id: int | None = None) -> Task | None:
         """For the human: `user` becomes its owner. Without a number, the next claimable one."""

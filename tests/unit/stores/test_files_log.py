@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest import MonkeyPatch
 
 from bullpen.stores.files import log
 from bullpen.stores.files.view import View
@@ -15,7 +15,7 @@ from bullpen.stores.files.view import View
 
 @given(st.binary(max_size=60).map(lambda data: data.replace(b"\0", b"\n")), st.integers(1, 20))
 def test_lines_from_the_end_are_those_from_the_beginning(data: bytes, chunk: int) -> None:
-    with tempfile.TemporaryDirectory() as directory, MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "_CHUNK", chunk)
         (Path(directory) / "log").write_bytes(data)
         view = View(directory)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,7 +14,7 @@ from bullpen.errors import StoreUnavailable
 from bullpen.stores import open_store
 from tests.support.postgres import PrivateServer
 from tests.support.stores import create_team, join, opened
-from tests.unit.stores.postgres_server import BOUND_SECONDS
+from tests.unit.stores.postgres_server import BOUND_SECONDS, ask
 
 
 async def _restart(server: PrivateServer, *, kill: bool) -> None:
@@ -99,3 +103,46 @@ async def test_a_store_is_closed_in_good_order_though_its_server_is_gone(private
             ana = (await join(store, team.id, "ana")).ref
             async with store.listen_member(ana), store.listen_events(team.id):
                 await asyncio.to_thread(private_postgres.kill9)
+
+
+async def test_a_session_that_says_nothing_any_more_is_given_up_and_the_verb_done_in_another(
+    private_postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(private_postgres.url) as store:
+        team, user = await create_team(store)
+        frozen = await ask(private_postgres.url, _SESSIONS)
+        with _stopped([pid for (pid,) in frozen]):
+            monkeypatch.setattr("bullpen.stores.postgresql.wire.ANSWER_SECONDS", 0.5)
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert (await store.create_task(user, "in another session")).id == 1
+                assert [task.id for task in await store.list_tasks(team.id)] == [1]
+
+
+async def test_a_server_that_is_frozen_is_an_error_within_a_bound_and_nothing_is_lost(
+    private_postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{private_postgres.url}&connect_timeout=2"
+    async with open_store(url, patience_seconds=0.5) as store:
+        team, user = await create_team(store)
+        everything = [*await ask(url, _SESSIONS), *await ask(url, "SELECT pg_read_file('postmaster.pid')")]
+        with _stopped([int(str(row[0]).split()[0]) for row in everything]):
+            monkeypatch.setattr("bullpen.stores.postgresql.wire.ANSWER_SECONDS", 0.5)
+            async with asyncio.timeout(BOUND_SECONDS):
+                with pytest.raises(StoreUnavailable):
+                    await store.create_task(user, "x")
+        assert (await store.create_task(user, "x")).id == 1
+        assert [task.id for task in await store.list_tasks(team.id)] == [1]
+
+
+_SESSIONS = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+
+
+@contextmanager
+def _stopped(pids: Sequence[int]) -> Iterator[None]:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)

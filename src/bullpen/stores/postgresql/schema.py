@@ -35,6 +35,8 @@ _IS_THERE = """
 # The second one keeps what it is given: UTF-8.
 _KEEP_ANY_TEXT = ("UTF8", "SQL_ASCII")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('bullpen migration'), 0)"
+# An index over everything that a large team has written is not made in a moment.
+_STEP_SECONDS = 3600.0
 
 
 class NotTheOwner(StoreError):
@@ -94,7 +96,8 @@ async def _take_steps(wire: Wire, current: Version | None) -> None:
         await wire.ask("CREATE TABLE schema_version (major bigint NOT NULL, minor bigint NOT NULL)")
         await wire.ask("INSERT INTO schema_version VALUES (0, 0)")
     for version in pending_versions(_DIALECT, current):
-        await wire.run([statement(each) for each in _split(statements_of(_DIALECT, version))])
+        steps = [statement(each) for each in _split(statements_of(_DIALECT, version))]
+        await wire.run(steps, answer_seconds=_STEP_SECONDS)
         await wire.ask("UPDATE schema_version SET major = :major, minor = :minor", major=version[0], minor=version[1])
 
 

@@ -11,6 +11,8 @@ the connection, decodes the rows and knows the errors.
 - A caller who is cancelled waits for the answer of the batch under way (at most
   `GRACE_SECONDS`), then the cancellation goes on: it falls between two statements,
   never into one. So a transaction is either rolled back or committed as a whole.
+- A server that is there and says nothing (frozen, or cut off without a word) is given up after `ANSWER_SECONDS`; no
+  statement of ours waits for so many locks in a row.
 - `Lost` is the only error after which the connection is of no use any more.
 """
 
@@ -32,6 +34,7 @@ from psycopg.errors import error_from_result
 from bullpen.errors import UsageError
 
 GRACE_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
 
 Row = tuple[Any, ...]
 Notice = Callable[[str, str], None]
@@ -177,7 +180,9 @@ class Wire:
         """One statement, its rows."""
         return (await self.run([Statement(sql, parameters)]))[0].rows
 
-    async def run(self, batch: Sequence[Statement], *, keep_cancellation: bool = False) -> list[Answer]:
+    async def run(
+        self, batch: Sequence[Statement], *, keep_cancellation: bool = False, answer_seconds: float | None = None
+    ) -> list[Answer]:
         """All of them in one round trip. Outside a transaction the batch is one by itself.
 
         `keep_cancellation`: the caller has something to do first and then calls `raise_cancellation`.
@@ -188,6 +193,7 @@ class Wire:
             if self._is_lost or self._loop.is_closed():
                 raise Lost("the connection is gone")
             kinds = self._send(sent)
+            self._timer = self._loop.call_later(answer_seconds or ANSWER_SECONDS, self._give_up)
             results = await self._results()
         except (psycopg.OperationalError, Lost) as error:
             self._lose()
@@ -280,6 +286,7 @@ class Wire:
                 self._is_lost = True
                 raise
             self._cancellation = error
+            self._stop_timer()
             self._timer = self._loop.call_later(GRACE_SECONDS, self._give_up)
         finally:
             self._waiter = None

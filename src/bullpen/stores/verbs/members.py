@@ -55,7 +55,7 @@ class MemberVerbs:
     ) -> Spawned:
         _, lead = await fenced_lead(tx, by, what="spawn teammates")
         check_member_name(name)
-        role = check_role(role)
+        role, model = check_role(role), model or None
         needed = check_labels(labels)
         team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
         member = await tx.find(Member, by.team_id, name_key(name), lock=Lock.UPDATE)
