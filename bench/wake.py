@@ -22,6 +22,7 @@ from bullpen.stores import open_store
 
 WAITER = "waiter"
 NOTIFY = "bare NOTIFY"
+ROUND_TRIP = "bare NOTIFY there and back"
 INSERT_AND_NOTIFY = "bare INSERT and NOTIFY"
 LOCAL_LIMIT_MS = 2.0
 POSTGRES_LIMIT = 1.5
@@ -143,7 +144,7 @@ class PollingSide(StoreSide):
 
 
 class NotifySide:
-    """PostgreSQL's own round trip: NOTIFY in one session, LISTEN in another."""
+    """PostgreSQL's own way: NOTIFY in one session, LISTEN in another."""
 
     def __init__(self, child: Child, what: str, place: Place, is_waiter: bool) -> None:
         self._what = what
@@ -175,10 +176,33 @@ class NotifySide:
         self._connection.close()
 
 
+class EchoSide(NotifySide):
+    """PostgreSQL's own round trip: whoever is woken sends a notice back, and that one's arrival is what counts."""
+
+    def __init__(self, child: Child, what: str, place: Place, is_waiter: bool) -> None:
+        super().__init__(child, what, place, is_waiter)
+        if not is_waiter:
+            self._connection.execute(f"LISTEN {_CHANNEL}_back".encode())
+
+    def wait(self, ready: Callable[[], None]) -> int:
+        super().wait(ready)
+        self._connection.execute(f"NOTIFY {_CHANNEL}_back".encode())
+        for notice in self._connection.notifies(stop_after=1):
+            return int(notice.payload)
+        raise RuntimeError("the connection was closed")
+
+    def ring(self) -> int:
+        began = super().ring()
+        for _ in self._connection.notifies(stop_after=1):
+            self._connection.execute("SELECT pg_notify(%s, %s)", (_CHANNEL, str(now_ns())))
+        return began
+
+
 _KINDS: dict[str, Callable[[Child, str, Place, bool], Any]] = {
     "store": StoreSide,
     "polling": PollingSide,
     "notify": NotifySide,
+    "echo": EchoSide,
 }
 
 
@@ -190,7 +214,8 @@ def measure(ground: Ground, options: Options, stores: list[str]) -> Section:
     section.say(
         """From just before `send` or `create_task` in one process to a member in another process having returned from
         `bell.wait`: the commit, flushed to disk, is part of it. A bare `NOTIFY` changes nothing, so PostgreSQL flushes
-        nothing for it; `INSERT` and `NOTIFY` in one transaction is the bare form of what a verb does. Polling once a
+        nothing for it; there and back is its round trip, of which a wake is one half; `INSERT` and `NOTIFY` in one
+        transaction is the bare form of what a verb does. Polling once a
         second takes half a second on average whatever the store; a few were measured."""
     )
     samples = _measure(ground, options, stores)
@@ -210,9 +235,13 @@ def _measure(ground: Ground, options: Options, stores: list[str]) -> dict[str, l
         sides[f"{store}, mail"] = ("store", "mail", place)
         sides[f"{store}, task"] = ("store", "task", place)
         if store == "postgresql":
-            for name, what in ((NOTIFY, ""), (INSERT_AND_NOTIFY, "insert")):
+            for name, kind, what in (
+                (NOTIFY, "notify", ""),
+                (ROUND_TRIP, "echo", ""),
+                (INSERT_AND_NOTIFY, "notify", "insert"),
+            ):
                 url = ground.new_url(store)
-                sides[name] = ("notify", what, Place(url=url, team_id=make_board(url, 0)))
+                sides[name] = (kind, what, Place(url=url, team_id=make_board(url, 0)))
     if stores:
         url = ground.new_url(stores[0])
         sides["polling once a second"] = ("polling", "mail", Place(url=url, team_id=make_board(url, 0)))
@@ -251,7 +280,7 @@ def _verdict(name: str, samples: dict[str, list[int]], section: Section) -> str:
     if store == "postgresql":
         targets = [
             Target(f"{title}, of {engine}", p50 / median(samples[engine]), POSTGRES_LIMIT, at_least=False)
-            for engine in (NOTIFY, INSERT_AND_NOTIFY)
+            for engine in (NOTIFY, ROUND_TRIP, INSERT_AND_NOTIFY)
         ]
     elif store in ("sqlite", "files"):
         targets = [Target(f"{title}, p50", p50 / 1e6, LOCAL_LIMIT_MS, at_least=False, unit=" ms")]

@@ -36,12 +36,12 @@ def test_a_role_with_least_rights_runs_a_whole_team_once_the_owner_has_made_the_
     database: Deployed, bullpen: Bullpen
 ) -> None:
     scripted(bullpen, FINISHES)
-    refusal = bullpen.refused("task", "add", "early", code=1, BULLPEN_STORE=database.worker)
+    refusal = bullpen.refused("task", "add", "early", code=3, BULLPEN_STORE=database.worker)
     assert "run `bullpen migrate` as their owner" in refusal
     assert bullpen("migrate", BULLPEN_STORE=database.owner).out.startswith("the tables are those of schema 1.")
     bullpen("run", "Count them", "--team", "crew", BULLPEN_STORE=database.worker)
     assert "2 completed" in bullpen("team", "show", "crew", BULLPEN_STORE=database.reader).out
-    assert "does not allow that" in bullpen.refused("task", "add", "mine", code=1, BULLPEN_STORE=database.reader)
+    assert "does not allow that" in bullpen.refused("task", "add", "mine", code=3, BULLPEN_STORE=database.reader)
     for role in ("bullpen_worker", "bullpen_reader"):
         check_forbidden(database, role)
 

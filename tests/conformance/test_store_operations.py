@@ -89,6 +89,9 @@ VERBS: dict[str, Verb] = {
     "finish_check": lambda s, op: s.store.finish_check(
         s.ana, s.run, Evidence(command="true", exit_code=0, seconds=0.5), result="ok", operation_id=op
     ),
+    "complete_checked_task": lambda s, op: s.store.complete_checked_task(
+        s.ana, 1, Evidence(command="true", exit_code=0, seconds=0.5), result="ok", operation_id=op
+    ),
     "complete_task": lambda s, op: s.store.complete_task(s.lead, 2, result="done", operation_id=op),
     "fail_task": lambda s, op: s.store.fail_task(s.ana, 1, reason="no", operation_id=op),
     "release_task": lambda s, op: s.store.release_task(s.ana, 1, note="later", operation_id=op),

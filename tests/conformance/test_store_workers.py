@@ -399,6 +399,7 @@ FENCED: dict[str, Callable[[Store, MemberRef], Awaitable[Any]]] = {
     "claim_task": lambda store, by: store.claim_task(by, 2),
     "start_check": lambda store, by: store.start_check(by, 1),
     "finish_check": lambda store, by: store.finish_check(by, RUN, EVIDENCE),
+    "complete_checked_task": lambda store, by: store.complete_checked_task(by, 1, EVIDENCE),
     "complete_task": lambda store, by: store.complete_task(by, 1),
     "fail_task": lambda store, by: store.fail_task(by, 1),
     "release_task": lambda store, by: store.release_task(by, 1),

@@ -207,6 +207,22 @@ async def test_what_git_was_killed_over_as_it_made_it_is_made_anew_and_can_be_re
         assert "/ben" not in git(repository, "worktree", "list")
 
 
+@pytest.mark.parametrize("name", ["index", "HEAD"])
+async def test_what_a_killed_git_left_locked_keeps_nothing_from_going_on(site: Site, name: str) -> None:
+    ana = await site.worktree("ana")
+    own = own_directory(ana.root)
+    assert own is not None
+    work = await gathered(site, "ana", {"a": "ana\n"})
+    (own / f"{name}.lock").touch()
+    await ana.show(site.trunk.base)
+    assert git(ana.root, "rev-parse", "HEAD") == site.trunk.base
+    (own / f"{name}.lock").touch()
+    await ana.show(work.commit)
+    write(ana.root, {"b": "more\n"})
+    (own / f"{name}.lock").touch()
+    assert await ana.gather("more\n") is not None
+
+
 async def test_a_worktree_of_a_subdirectory_gathers_the_whole_repository(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "r", {"sub/a": "1\n", "top": "t\n"})
     async with open_site(repository / "sub", tmp_path / "state") as site:

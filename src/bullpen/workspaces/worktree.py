@@ -157,7 +157,7 @@ class OwnWorktree:
     # -- looking ---------------------------------------------------------------------------------------------
 
     async def look(self) -> State:
-        """What is in the files now, as a tree. An index that a killed git left locked is unlocked. What was written
+        """What is in the files now, as a tree. What a killed git left locked is unlocked. What was written
         outside of a sparse checkout is work as any other."""
         taking = f"{self._call('add', '-A', '--sparse', '.')} && {self._leaving_out()}"
         saying = f"{self._call('write-tree')} && {self._call('rev-parse', 'HEAD')}"
@@ -241,7 +241,8 @@ class OwnWorktree:
     # -- what is said inside: in few commands, for each costs a little -------------------------------------------
 
     def _unlock(self) -> str:
-        return f"rm -f {shlex.quote(str(self._own / 'index.lock'))}"
+        """What git locks of a worktree alone. Nobody else is in it: each is left by one that was killed."""
+        return shlex.join(["rm", "-f", *(str(self._own / f"{name}.lock") for name in ("index", "HEAD"))])
 
     def _leaving_out(self) -> str:
         """What is not its member's work is none either if the member added or committed it itself, unless the trunk
