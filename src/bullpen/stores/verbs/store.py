@@ -36,6 +36,8 @@ from bullpen.stores.bells import (
 from bullpen.stores.life import boot_id
 from bullpen.stores.verbs.backgrounds import BackgroundVerbs
 from bullpen.stores.verbs.budgets import BudgetVerbs
+from bullpen.stores.verbs.changes import ChangeVerbs
+from bullpen.stores.verbs.completion import CompletionVerbs
 from bullpen.stores.verbs.events import EventVerbs
 from bullpen.stores.verbs.mail import MailVerbs
 from bullpen.stores.verbs.members import MemberVerbs
@@ -59,6 +61,8 @@ class VerbStore(
     WorkerVerbs,
     MemberVerbs,
     TaskVerbs,
+    ChangeVerbs,
+    CompletionVerbs,
     SubmissionVerbs,
     MailVerbs,
     RequestVerbs,
