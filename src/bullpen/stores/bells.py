@@ -188,7 +188,7 @@ class DatagramDoorbell:
         self._listing: tuple[int, list[str]] = (-1, [])
 
     def send(self, rings: Iterable[Ring]) -> None:
-        names = [name for name in self._socket_names() if name not in self._own]
+        names = self._socket_names()
         if not names:
             return
         letters: dict[str, list[Any]] = {}
@@ -204,7 +204,7 @@ class DatagramDoorbell:
                     letters.setdefault(EVENTS_PREFIX, []).append(["e", ring.team_id])
         for prefix, entries in letters.items():
             for name in names:
-                if name.startswith(prefix):
+                if name.startswith(prefix) and name not in self._own:
                     self._post(name, entries)
 
     def _socket_names(self) -> list[str]:

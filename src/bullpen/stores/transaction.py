@@ -80,6 +80,9 @@ class Lock(Enum):
     SHARE = "share"
     UPDATE = "update"
 
+    # Looked up with every statement; an enum's own hash is a function in Python.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class MemberRing:

@@ -74,7 +74,10 @@ class Pace:
 class Job(Generic[T]):
     """A body to run, and where its outcome goes."""
 
-    __slots__ = ("_begun", "_done", "_dropped", "_error", "_lock", "_result", "body", "loop", "rings")
+    __slots__ = ("_begun", "_done", "_dropped", "_error", "_result", "body", "loop", "rings")
+
+    _lock = threading.Lock()
+    """One for all of them: it is held for a moment, and only for those in the queue."""
 
     def __init__(self, body: Callable[[Any], T]) -> None:
         self.body = body
@@ -82,7 +85,6 @@ class Job(Generic[T]):
         # Only for a job that is waited for: to find out which loop runs is a call of the system.
         self.loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Event | None = None
-        self._lock = threading.Lock()
         self._begun = False
         self._dropped = False
         self._result: T | None = None
@@ -183,13 +185,10 @@ class Visit:
     """
 
     def __init__(self, gate: Gate) -> None:
+        self.stays = False
         self._gate = gate
         self._stays_until = 0.0
         self._hurries_until = 0.0
-
-    @property
-    def stays(self) -> bool:
-        return self._stays_until > 0
 
     @property
     def left_seconds(self) -> float:
@@ -203,7 +202,7 @@ class Visit:
             self._gate.enter()
             now = time.monotonic()
             if self._gate.stay_seconds and now >= self._hurries_until:
-                self._stays_until = now + self._gate.stay_seconds
+                self.stays, self._stays_until = True, now + self._gate.stay_seconds
 
     def leave(self, *, at_once: bool = False) -> None:
         """At once, or if it must not stay."""
@@ -213,7 +212,7 @@ class Visit:
             now = time.monotonic()
             if now > self._stays_until + LATE_SECONDS:
                 self._hurries_until = now + HURRY_SECONDS
-            self._stays_until = 0.0
+            self.stays = False
             self._gate.leave()
 
 
@@ -250,19 +249,25 @@ class Writer:
 
     async def run(self, body: Callable[[Any], T], *, patience_seconds: float) -> T:
         job = Job(body)
+        has_turn_first = bool(self._callers) or self._pace.is_due()
+        if has_turn_first or not self._run_here(job):
+            await self._run_in_turn(job, patience_seconds, has_turn_first=has_turn_first)
+        return job.outcome
+
+    async def _run_in_turn(self, job: Job[Any], patience_seconds: float, *, has_turn_first: bool) -> None:
         self._callers.add(job)
         try:
-            if len(self._callers) > 1 or self._pace.is_due():
+            if has_turn_first:
                 await asyncio.sleep(0)
+                if len(self._callers) == 1 and self._run_here(job):
+                    return
             if self._is_closing:
                 raise UsageError(CLOSED)
-            if len(self._callers) > 1 or not self._run_here(job):
-                job.loop = asyncio.get_running_loop()
-                self._queue.put(job)
-                await job.wait(patience_seconds, self._gate.holder)
+            job.loop = asyncio.get_running_loop()
+            self._queue.put(job)
+            await job.wait(patience_seconds, self._gate.holder)
         finally:
             self._callers.discard(job)
-        return job.outcome
 
     async def close(self) -> bool:
         """What is queued is still done. False if another process never opens the gate: then the thread is left
@@ -334,25 +339,24 @@ class Writer:
                 return []
             first.fail(error)
             return [first]
-        # Whatever came while we waited at the gate goes along.
-        jobs = self._commit_inside([first, *self._waiting()])
+        # Whatever came while we waited at the gate goes along, without what was taken back.
+        jobs = [job for job in (first, *self._waiting()) if job.begin()]
+        if jobs:
+            self._commit_inside(jobs)
         self._visit.leave(at_once=not self._is_open)
         return jobs
 
-    def _commit_inside(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Those that were not taken back, each with its outcome."""
+    def _commit_inside(self, jobs: list[Job[Any]]) -> None:
+        """Then each has its outcome."""
         began = time.monotonic()
         try:
-            jobs = [job for job in jobs if job.begin()]
-            if jobs:
-                self._commit(jobs)
+            self._commit(jobs)
         except BaseException as error:
             # It must not raise; if it does, its callers are told, and the next is served.
             for job in jobs:
                 job.fail(error)
         self._groups += 1
         self._last_seconds.append(time.monotonic() - began)
-        return jobs
 
     def _ring_for(self, jobs: list[Job[Any]]) -> None:
         rings = list(dict.fromkeys(ring for job in jobs for ring in job.rings if not job.has_failed))

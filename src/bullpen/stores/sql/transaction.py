@@ -80,10 +80,6 @@ class SqlTransaction:
     async def last_position(self, team_id: int) -> str:
         raise NotImplementedError
 
-    async def flush(self) -> list[Ring]:
-        """Write what was gathered; return what is to ring after the commit."""
-        raise NotImplementedError
-
     # -- shared -------------------------------------------------------------------------
 
     def _rows(self, statement: str, lock: Lock = Lock.NONE, /, **parameters: Any) -> Coroutine[Any, Any, list[Row]]:
@@ -495,7 +491,7 @@ class SqlTransaction:
         facts = {name: value for name, value in data.items() if value is not None}
         if not self._events or self._events[-1].team_id != team_id:
             self.ring(EventRing(team_id))
-        self._events.append(NewEvent(team_id, kind.value, actor, facts))
+        self._events.append(NewEvent(team_id, kind._value_, actor, facts))
 
     def ring(self, ring: Ring) -> None:
         self._rings[ring] = None

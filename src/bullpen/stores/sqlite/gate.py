@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from bullpen.stores.directory import make_store_directory
 
 # Enough for a dozen verbs; with eight processes that write all the time, each is inside again after 30 ms.
 STAY_SECONDS = 0.004
+
+_TICK_NS = 50_000_000
 
 
 class Gate:
@@ -29,6 +32,8 @@ class Gate:
         self._check = check
         self._descriptor: int | None = None
         self._name = b"%-10d\n" % os.getpid()
+        self._signed_at = -1
+        """When the lock file changed last, if what it says since then is our name."""
 
     def enter(self) -> None:
         """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
@@ -38,26 +43,36 @@ class Gate:
         return self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _lock(self, how: int) -> bool:
-        descriptor = self._open()
+        descriptor = self._open() if self._descriptor is None else self._descriptor
         try:
             fcntl.flock(descriptor, how)
         except BlockingIOError:
             return False
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be locked: {error.strerror}") from error
-        if not os.fstat(descriptor).st_nlink:
+        found = os.fstat(descriptor)
+        if not found.st_nlink:
             # It was removed, and perhaps made anew: this lock excludes nobody.
             self.close()
             return self._lock(how)
-        # For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
+        if found.st_mtime_ns != self._signed_at:
+            self._sign(descriptor, found.st_mtime_ns)
+        return True
+
+    def _sign(self, descriptor: int, changed_at: int) -> None:
+        """For whoever waits and wants to know for whom. A full disk must not keep the gate shut.
+
+        Two who sign within one tick of the file system's clock leave the same time: one this young is not trusted.
+        """
         try:
             if os.pread(descriptor, len(self._name), 0) != self._name:
                 os.pwrite(descriptor, self._name, 0)
+            elif time.time_ns() - changed_at > _TICK_NS:
+                self._signed_at = changed_at
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self.leave()
                 raise StoreUnavailable(f"{self._path} cannot be written: {error.strerror}") from error
-        return True
 
     def leave(self) -> None:
         if self._descriptor is not None:
@@ -77,13 +92,12 @@ class Gate:
             self._descriptor = None
 
     def _open(self) -> int:
-        if self._descriptor is None:
-            self._check()
-            make_store_directory(self._path.parent)
-            try:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError as error:
-                raise StoreUnavailable(f"cannot write in {self._path.parent}: {error.strerror}") from error
+        self._check()
+        make_store_directory(self._path.parent)
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot write in {self._path.parent}: {error.strerror}") from error
         return self._descriptor
 
 

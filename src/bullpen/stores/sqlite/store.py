@@ -157,7 +157,7 @@ class SqliteStore(VerbStore):
             cursor.execute("SAVEPOINT verb")
         try:
             result = drive(job.body(tx))
-            job.rings = drive(tx.flush())
+            job.rings = tx.flush()
         except apsw.Error:
             raise
         except BaseException as error:
@@ -185,14 +185,11 @@ class SqliteStore(VerbStore):
     # -- is it still there? ----------------------------------------------------------------
 
     def _check_file(self) -> None:
-        if not self._is_there():
+        if self._file not in (NO_FILE, file_at(self._path_name)):
             raise StoreRemoved(
                 f"{self._path} was removed or replaced while it was in use, and its teams with it: "
                 "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
             )
-
-    def _is_there(self) -> bool:
-        return self._file in (NO_FILE, file_at(self._path_name))
 
     # -- reading -------------------------------------------------------------------------
 
@@ -248,7 +245,7 @@ class SqliteStore(VerbStore):
         return self._read_cursor
 
     async def _has_changed(self) -> bool:
-        if not self._is_there():
+        if self._file not in (NO_FILE, file_at(self._path_name)):
             # Whoever waits looks, and is told; but not the safety net that asks here.
             for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
                 self._board.ring(topic)

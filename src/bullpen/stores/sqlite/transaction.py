@@ -98,7 +98,8 @@ class SqliteTransaction(SqlTransaction):
     async def last_position(self, team_id: int) -> str:
         return str(await self._number(_LAST_POSITION, team_id=team_id))
 
-    async def flush(self) -> list[Ring]:
+    def flush(self) -> list[Ring]:
+        """Write the events, the last thing before the commit; what is to ring after it."""
         if self._events:
             at = DIALECT.moment(self.now)
             self._cursor.executemany(
