@@ -155,9 +155,13 @@ class NotifySide:
 
     def wait(self, ready: Callable[[], None]) -> int:
         ready()
-        for _ in self._connection.notifies(stop_after=1):
-            return now_ns()
-        raise RuntimeError("the connection was closed")
+        self._hear()
+        return now_ns()
+
+    def _hear(self) -> str:
+        # To its end: as long as the generator lives, the connection does nothing else.
+        (notice,) = list(self._connection.notifies(stop_after=1))
+        return notice.payload
 
     def ring(self) -> int:
         began = now_ns()
@@ -187,14 +191,12 @@ class EchoSide(NotifySide):
     def wait(self, ready: Callable[[], None]) -> int:
         super().wait(ready)
         self._connection.execute(f"NOTIFY {_CHANNEL}_back".encode())
-        for notice in self._connection.notifies(stop_after=1):
-            return int(notice.payload)
-        raise RuntimeError("the connection was closed")
+        return int(self._hear())
 
     def ring(self) -> int:
         began = super().ring()
-        for _ in self._connection.notifies(stop_after=1):
-            self._connection.execute("SELECT pg_notify(%s, %s)", (_CHANNEL, str(now_ns())))
+        self._hear()
+        self._connection.execute("SELECT pg_notify(%s, %s)", (_CHANNEL, str(now_ns())))
         return began
 
 

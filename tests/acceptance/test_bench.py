@@ -30,6 +30,23 @@ def test_the_quick_benchmark_of_claims_writes_its_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_the_quick_benchmark_of_waking_hears_every_way_to_be_woken(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "--only", "wake", "--out", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "benchmarks.md").read_text()
+    ways = ("sqlite, mail", "files, task", "postgresql, mail", "bare NOTIFY", "bare NOTIFY there and back")
+    for way in ways:
+        assert f"| {way} | 30 |" in page
+
+
+@pytest.mark.timeout(300)
 def test_the_quick_benchmark_of_whole_teams_writes_its_page(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "agents", "--quick", "--stores", "sqlite", "--out", tmp_path],
