@@ -526,6 +526,26 @@ async def test_a_database_that_another_program_has_locked_is_told_and_goes_on(
         assert (await store.create_task(user, "written")).id == 1
 
 
+async def test_while_another_program_has_locked_the_database_the_loop_goes_on(
+    tmp_path: Path, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where commits were quick until now, so that a lone verb runs in the loop itself."""
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 20_000)
+    monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
+    async with opened(url_in(tmp_path, "sqlite-file")) as store:
+        team, user = await create_team(store)
+        other = crew.start(hold_the_database, path=str(tmp_path / "bullpen.db"))
+        await other.hear("locked")
+        waiting = asyncio.create_task(store.create_task(user, "waits"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done(), "the loop stood still until the verb was given up"
+        await other.say("let go")
+        await other.hear("free")
+        assert (await waiting).id == 1
+        assert [task.subject for task in await store.list_tasks(team.id)] == ["waits"]
+
+
 async def test_a_process_killed_in_the_middle_of_a_write_leaves_nothing_of_it_and_holds_up_nobody(
     shared_store_url: str, crew: Crew
 ) -> None:

@@ -153,6 +153,13 @@ class Job(Generic[T]):
             self.settle()
 
 
+class Occupied(Exception):
+    """Raised by `commit` where a verb was called, if a program that knows no gate is in the way: nothing was done.
+
+    The thread commits the job then. It may wait; the loop would stand still.
+    """
+
+
 class Gate(Protocol):
     """Who may write just now, among all processes."""
 
@@ -217,7 +224,7 @@ class Visit:
 
 
 class Writer:
-    """`commit` runs a group of jobs inside the gate and settles each; it must not raise.
+    """`commit` runs a group of jobs inside the gate and settles each; it must not raise, except `Occupied`.
 
     `ring` gets the rings that it leaves in its jobs once the gate is free for the next process.
     """
@@ -281,16 +288,23 @@ class Writer:
     def has_ended(self) -> bool:
         return not self._thread.is_alive()
 
+    @property
+    def may_wait(self) -> bool:
+        """For `commit`: is this the thread, which holds up no loop?"""
+        return threading.get_ident() == self._thread.ident
+
     def _run_here(self, job: Job[Any]) -> bool:
         if min(self._last_seconds) > QUICK_SECONDS or not self._turn.acquire(blocking=False):
             return False
         try:
             if self._is_closing or not self._visit.try_enter():
                 return False
-            self._commit_inside([job])
+            is_done = self._commit_inside([job])
             self._visit.leave()
         finally:
             self._turn.release()
+        if not is_done:
+            return False
         if job.rings and not job.has_failed:
             self._ring(job.rings)
         return True
@@ -346,17 +360,20 @@ class Writer:
         self._visit.leave(at_once=not self._is_open)
         return jobs
 
-    def _commit_inside(self, jobs: list[Job[Any]]) -> None:
-        """Then each has its outcome."""
+    def _commit_inside(self, jobs: list[Job[Any]]) -> bool:
+        """Then each has its outcome. False: nothing was done, it would have had to wait."""
         began = time.monotonic()
         try:
             self._commit(jobs)
+        except Occupied:
+            return False
         except BaseException as error:
             # It must not raise; if it does, its callers are told, and the next is served.
             for job in jobs:
                 job.fail(error)
         self._groups += 1
         self._last_seconds.append(time.monotonic() - began)
+        return True
 
     def _ring_for(self, jobs: list[Job[Any]]) -> None:
         rings = list(dict.fromkeys(ring for job in jobs for ring in job.rings if not job.has_failed))

@@ -34,6 +34,7 @@ from bullpen.stores.sqlite.connection import (
     in_our_words,
     is_there,
     migrate,
+    set_patience,
     stored_version,
     translated,
 )
@@ -42,7 +43,7 @@ from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, Transaction, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
-from bullpen.stores.writer import CLOSED, QUICK_SECONDS, Job, Pace, Writer
+from bullpen.stores.writer import CLOSED, QUICK_SECONDS, Job, Occupied, Pace, Writer
 
 T = TypeVar("T")
 
@@ -74,6 +75,8 @@ class SqliteStore(VerbStore):
         )
         self._lives = LifeLocks(None if real is None else _beside(real, LIVES_SUFFIX))
         self._write_cursor: apsw.Cursor | None = None
+        self._waits_for_others = True
+        """Does the connection that writes wait while a program that is not Bullpen holds the database?"""
         self._read_cursor: apsw.Cursor | None = None
         self._file = NO_FILE
         """What was opened first. A connection holds it open, so no other file can be taken for it."""
@@ -132,9 +135,13 @@ class SqliteStore(VerbStore):
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         """Inside the gate: run the group and commit."""
+        may_wait = self._writer.may_wait
         try:
             cursor = self._writing()
             connection = cursor.connection
+            if may_wait != self._waits_for_others:
+                set_patience(connection, may_wait=may_wait)
+                self._waits_for_others = may_wait
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 for job in jobs:
@@ -145,6 +152,8 @@ class SqliteStore(VerbStore):
                 if connection.in_transaction:
                     cursor.execute("ROLLBACK")
         except BaseException as error:
+            if isinstance(error, apsw.BusyError) and not may_wait:
+                raise Occupied from error
             # The whole group is lost with its transaction: nobody is told of a success that is not stored.
             ours = in_our_words(error, self._path)
             for job in jobs:
