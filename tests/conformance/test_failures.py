@@ -312,6 +312,17 @@ async def test_who_finds_the_journal_unreadable_keeps_nobody_else_out(tmp_path: 
             await other.create_task(user, "written")
 
 
+async def test_a_look_that_the_disk_breaks_off_is_told_as_what_may_be_tried_again(tmp_path: Path) -> None:
+    async with opened(url_in(tmp_path, "sqlite-file")) as store:
+        team, user = await create_team(store)
+        await store.create_task(user, "written")
+        await store.list_teams()
+        # What has been written last lies there and cannot be read: for SQLite, an error of the disk.
+        os.truncate(tmp_path / "bullpen.db-wal", 0)
+        with pytest.raises(StoreUnavailable, match="cannot be read"):
+            await store.list_tasks(team.id)
+
+
 async def test_who_comes_by_a_link_takes_nobody_for_dead_who_came_without(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to("work.db")
     async with opened(f"sqlite:///{tmp_path}/work.db") as store, opened(f"sqlite:///{tmp_path}/link.db") as linked:

@@ -234,7 +234,9 @@ class SqliteStore(VerbStore):
             try:
                 return drive(body(SqliteTransaction(cursor, self.clock.now())))
             finally:
-                cursor.execute("ROLLBACK")
+                # After an error of the disk SQLite has done so itself, and what it says to a second one hides the first.
+                if cursor.connection.in_transaction:
+                    cursor.execute("ROLLBACK")
                 self._last_look_seconds = time.monotonic() - began
 
     def _reader(self) -> apsw.Cursor:
