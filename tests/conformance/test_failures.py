@@ -667,6 +667,25 @@ async def test_a_caller_cancelled_after_its_verb_began_waits_for_its_end(disk_st
         assert (await store.create_task(user, "next")).id == 2
 
 
+async def test_what_the_database_refuses_of_one_verb_does_not_spoil_those_that_are_committed_with_it(
+    tmp_path: Path,
+) -> None:
+    async with opened(url_in(tmp_path, "sqlite-file")) as store:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        half: Any = 1.5
+        async with _stuck_verb(store, team.id) as (stuck, let_go):
+            verbs = store.create_task(user, "one"), store.take_mail(ana, limit=half), store.create_task(user, "two")
+            running = asyncio.gather(*verbs, return_exceptions=True)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            let_go.set()
+            one, refused, two = await running
+            await stuck
+        assert isinstance(refused, StoreError)
+        assert [one, two] == await store.list_tasks(team.id)
+
+
 @asynccontextmanager
 async def _stuck_verb(store: Store, team_id: int) -> AsyncIterator[tuple[asyncio.Task[None], threading.Event]]:
     """A verb that takes a number and then stays in the writer's thread until it is let go."""

@@ -49,6 +49,9 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 30.0
 
+# What SQLite refuses because of what one statement says; the transaction is as it was before that statement.
+REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+
 
 class SqliteStore(VerbStore):
     def __init__(
@@ -167,11 +170,11 @@ class SqliteStore(VerbStore):
         try:
             result = drive(job.body(tx))
             job.rings = tx.flush()
-        except apsw.Error:
-            raise
         except BaseException as error:
+            if isinstance(error, apsw.Error) and not isinstance(error, REFUSALS):
+                raise
             cursor.execute("ROLLBACK" if is_alone else "ROLLBACK TO verb")
-            job.fail(error)
+            job.fail(in_our_words(error, self._path))
         else:
             job.succeed(result)
         if not is_alone:
@@ -234,7 +237,7 @@ class SqliteStore(VerbStore):
             try:
                 return drive(body(SqliteTransaction(cursor, self.clock.now())))
             finally:
-                # After an error of the disk SQLite has done so itself, and what it says to a second one hides the first.
+                # After an error of the disk SQLite has done so itself; what it would say now hides that error.
                 if cursor.connection.in_transaction:
                     cursor.execute("ROLLBACK")
                 self._last_look_seconds = time.monotonic() - began
