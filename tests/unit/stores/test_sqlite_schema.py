@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import apsw
 import pytest
 
 from bullpen.domain.member import USER, MemberRef
+from bullpen.errors import StoreUnavailable
 from bullpen.stores import open_store
 from bullpen.stores.sql.migration import Version, known_versions, statements_of
 from bullpen.stores.sqlite.connection import connect
@@ -95,6 +98,19 @@ async def test_an_older_bullpen_goes_on_writing_and_reading_beside_a_newer(path:
         ).fetchall()
         assert [(str(number), kind) for number, kind in seen] == [(event.position, event.kind) for event in events]
         assert [turn.seq for turn in await store.list_turns(1, "ana")] == [1, 2, 3, 4]
+    older.close()
+
+
+async def test_an_older_store_that_could_not_be_brought_up_to_date_is_when_it_can_be(path: Path) -> None:
+    older = make_older_store(path, (1, 7))
+    async with AsyncExitStack() as stack:
+        with path.with_name("bullpen.db.gate").open("w") as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            store = await stack.enter_async_context(open_store(f"sqlite:///{path}", patience_seconds=0.1))
+            assert [team.name for team in await store.list_teams()] == ["red", "blue"], "who only looks goes on"
+            with pytest.raises(StoreUnavailable, match="holds the store"):
+                await store.list_events(1)
+        assert [event.data["task"] for event in await store.list_events(1)] == [0, 2, 4]
     older.close()
 
 

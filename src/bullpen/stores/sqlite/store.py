@@ -53,6 +53,10 @@ PATIENCE_SECONDS = 30.0
 REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
 
 
+class _Behind(StoreUnavailable):
+    """What was asked for lies in no table yet: when the store was opened, nobody could take the steps that it lacks."""
+
+
 class SqliteStore(VerbStore):
     def __init__(
         self,
@@ -210,6 +214,14 @@ class SqliteStore(VerbStore):
             return await self._write(body)
         if self._pace.is_due():
             await asyncio.sleep(0)
+        try:
+            return await self._look_somewhere(body)
+        except _Behind:
+            # Who writes takes the missing steps, or says why they cannot be taken.
+            await self._write(_nothing)
+            return await self._look_in_thread(body)
+
+    async def _look_somewhere(self, body: Body[T]) -> T:
         if self._last_look_seconds <= QUICK_SECONDS and self._reading.acquire(blocking=False):
             # As with writing: the way to the thread and back costs more than a look.
             try:
@@ -236,6 +248,10 @@ class SqliteStore(VerbStore):
             cursor.execute("BEGIN")
             try:
                 return drive(body(SqliteTransaction(cursor, self.clock.now())))
+            except apsw.SQLError as error:
+                if is_behind("sqlite", stored_version(cursor.connection)):
+                    raise _Behind(f"{self._path} is of an older Bullpen and not yet brought up to date") from error
+                raise
             finally:
                 # After an error of the disk SQLite has done so itself; what it would say now hides that error.
                 if cursor.connection.in_transaction:
