@@ -10,6 +10,7 @@ import math
 import os
 import random
 import resource
+import signal
 import subprocess
 import tempfile
 import threading
@@ -64,6 +65,28 @@ async def stay_inside(line: Line, url: str, team_id: int) -> None:
 
     async with opened(url) as store:
         assert isinstance(store, VerbStore)
+        await store._write(body)
+
+
+async def fork_inside(line: Line, url: str, team_id: int) -> None:
+    """As a worker: in the middle of a write, with a child that lives on, until killed."""
+    loop = asyncio.get_running_loop()
+    is_born, tell = os.pipe()
+
+    async def body(tx: Transaction) -> None:
+        await tx.take_task_id(team_id)
+        child = os.fork()
+        if not child:
+            os.write(tell, b".")
+            signal.pause()
+        os.read(is_born, 1)
+        loop.call_soon_threadsafe(asyncio.ensure_future, line.say("inside", child=child))
+        threading.Event().wait()
+
+    async with opened(url) as store:
+        assert isinstance(store, VerbStore)
+        await store.register_worker()
+        vars(store)["_writer"]._last_seconds.extend([math.inf, math.inf])
         await store._write(body)
 
 
@@ -568,6 +591,22 @@ async def test_a_process_killed_in_the_middle_of_a_write_leaves_nothing_of_it_an
             waiting = asyncio.create_task(store.create_task(user, "next"))
             child.kill()
             assert (await asyncio.wait_for(waiting, BOUND_SECONDS)).id == number
+
+
+async def test_a_child_of_a_killed_process_holds_neither_the_store_nor_its_life(
+    disk_store_url: str, crew: Crew
+) -> None:
+    async with opened(disk_store_url) as store:
+        _, user = await create_team(store)
+        parent = crew.start(fork_inside, url=disk_store_url, team_id=user.team_id)
+        orphan = (await parent.hear("inside"))["child"]
+        try:
+            parent.kill()
+            assert (await store.create_task(user, "next")).id == 1
+            [worker] = await store.list_workers()
+            assert await store.probe_worker(worker) is Liveness.DEAD
+        finally:
+            os.kill(orphan, signal.SIGKILL)
 
 
 @contextmanager

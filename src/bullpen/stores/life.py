@@ -19,6 +19,7 @@ from pathlib import Path
 from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.directory import make_runtime_directory, make_store_directory, runtime_path
+from bullpen.stores.forks import let_go_in_children
 
 
 @cache
@@ -34,6 +35,7 @@ class LifeLocks:
         """`None`: nobody else can see the store, whoever asks is alive."""
         self._directory = directory
         self._held: dict[str, int] = {}
+        let_go_in_children(self)
 
     def hold(self, token: str) -> None:
         if self._directory is None:
@@ -84,6 +86,12 @@ class LifeLocks:
         for token in list(self._held):
             with suppress(OSError):
                 self.drop(token)
+
+    def let_go(self) -> None:
+        held, self._held = self._held, {}
+        for descriptor in held.values():
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _path(self, token: str) -> Path:
         assert self._directory is not None

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.journal import Journal
 from bullpen.stores.files.layout import LOCK, TEAMS
+from bullpen.stores.forks import let_go_in_children
 
 _PID_WIDTH = 10
 
@@ -37,6 +38,7 @@ class Gate:
         """How many there have been, as of the last `enter`."""
         self.is_inside = False
         """False after `enter` only if there is nothing to lock: nobody has ever written here."""
+        let_go_in_children(self)
 
     def enter(self) -> None:
         with translated(self._root):
@@ -86,6 +88,9 @@ class Gate:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def let_go(self) -> None:
+        self.close()
 
     def count_commit(self) -> None:
         self.commits += 1

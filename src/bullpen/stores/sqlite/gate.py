@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.directory import make_store_directory
+from bullpen.stores.forks import let_go_in_children
 
 # Enough for a dozen verbs; with eight processes that write all the time, each is inside again after 30 ms.
 STAY_SECONDS = 0.004
@@ -34,6 +35,7 @@ class Gate:
         self._name = b"%-10d\n" % os.getpid()
         self._signed_at = -1
         """When the lock file changed last, if what it says since then is our name."""
+        let_go_in_children(self)
 
     def enter(self) -> None:
         """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
@@ -90,6 +92,9 @@ class Gate:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def let_go(self) -> None:
+        self.close()
 
     def _open(self) -> int:
         self._check()
