@@ -11,6 +11,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -884,6 +885,23 @@ async def test_a_verb_does_not_fail_because_its_rings_cannot_be_sent(
         finally:
             directory.unlink()
         await store.register_worker()
+
+
+@pytest.mark.parametrize("letter", [b"", b"\xff", b"[", b"5", b'["m"]', b'[["m",[],{}]]', b"[" * 50_000])
+async def test_a_letter_that_makes_no_sense_is_passed_over(tmp_path: Path, letter: bytes) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
+    async with opened(url_in(tmp_path, "sqlite-file")) as store:
+        assert isinstance(store, VerbStore)
+        await store.register_worker()
+        [mailbox] = vars(store._doorbell)["_directory"].iterdir()
+        async with store.listen_wanted() as bell:
+            bell.clear()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as hand:
+                for each in (letter, b'[["w"]]'):
+                    hand.sendto(each, str(mailbox))
+            assert await bell.wait(BOUND_SECONDS)
+    assert complaints == []
 
 
 async def test_a_member_whose_ring_was_lost_is_found_by_the_safety_net(

@@ -293,7 +293,7 @@ class DatagramDoorbell:
 def _topics_in(letter: bytes) -> list[Hashable]:
     """Anyone of this user can write to a socket: what makes no sense is passed over."""
     topics: list[Hashable] = []
-    with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
+    with suppress(ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         for entry in json.loads(letter):
             match entry:
                 case ["m", int(team_id), str(name)]:
