@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 
 from bullpen.clock import FakeClock
@@ -31,6 +32,7 @@ from bullpen.store import Store
 from bullpen.stores import open_store
 from bullpen.stores import writer as writer_module
 from bullpen.stores.bells import DatagramDoorbell
+from bullpen.stores.postgresql.switchboard import life_key
 from bullpen.stores.sqlite import connection as sqlite_connection
 from bullpen.stores.transaction import Transaction
 from bullpen.stores.verbs.store import VerbStore
@@ -89,6 +91,16 @@ async def fork_inside(line: Line, url: str, team_id: int) -> None:
         await store.register_worker()
         vars(store)["_writer"]._last_seconds.extend([math.inf, math.inf])
         await store._write(body)
+
+
+async def work_with_a_child(line: Line, url: str) -> None:
+    async with opened(url) as store:
+        worker = await store.register_worker()
+        child = os.fork()
+        if not child:
+            signal.pause()
+        await line.say("at work", child=child, token=worker.token)
+        await asyncio.Event().wait()
 
 
 async def write_under_a_limit(line: Line, url: str, team_id: int, limit: int) -> None:
@@ -917,6 +929,21 @@ async def test_a_member_whose_ring_was_lost_is_found_by_the_safety_net(
                 bell.clear()
                 await change
                 assert await bell.wait(BOUND_SECONDS), "something waits for it and nobody looks"
+
+
+# -- sessions ----------------------------------------------------------------------------------------------
+
+
+async def test_a_child_of_a_killed_process_holds_no_session(postgres_url: str, crew: Crew) -> None:
+    parent = crew.start(work_with_a_child, url=postgres_url)
+    told = await parent.hear("at work")
+    parent.kill()
+    try:
+        async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+            await connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{BOUND_SECONDS}s",))
+            await connection.execute("SELECT pg_advisory_lock(%s)", (life_key(told["token"]),))
+    finally:
+        os.kill(told["child"], signal.SIGKILL)
 
 
 # -- a server that dies ------------------------------------------------------------------------------------

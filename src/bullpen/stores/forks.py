@@ -1,9 +1,10 @@
-"""What a forked child gives back: the locks of its parent.
+"""What a forked child gives back: the locks and the sessions of its parent.
 
-An `flock` is freed when the last copy of its descriptor is closed. A child that was
-forked without a new program has one of each, and may outlive a parent that is
-killed (the pools of `multiprocessing` do): nobody would ever get into the store
-again, and a dead worker would be taken for a living one.
+An `flock` is freed, and a server takes its client for gone, when the last copy of
+the descriptor is closed. A child that was forked without a new program has one of
+each, and may outlive a parent that is killed (the pools of `multiprocessing` do):
+nobody would ever get into the store again, and a dead worker would be taken for a
+living one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from weakref import WeakSet
 
 class Holder(Protocol):
     def let_go(self) -> None:
-        """In a child that has just been forked: close what locks, and leave the files alone, which are the parent's."""
+        """In a child that has just been forked: close what locks. The files, and what is said, are the parent's."""
         ...
 
 

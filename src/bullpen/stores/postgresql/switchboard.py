@@ -100,7 +100,7 @@ class Switchboard:
         await self._open()
         self._lives.add(token)
         try:
-            await self._ask(_TAKE_LIFE, key=_key(token))
+            await self._ask(_TAKE_LIFE, key=life_key(token))
         except BaseException:
             self._lives.discard(token)
             raise
@@ -108,7 +108,7 @@ class Switchboard:
     async def drop_life(self, token: str) -> None:
         self._lives.discard(token)
         with suppress(StoreUnavailable):
-            await self._ask(_DROP_LIFE, key=_key(token))
+            await self._ask(_DROP_LIFE, key=life_key(token))
 
     @property
     def is_up(self) -> bool:
@@ -119,7 +119,7 @@ class Switchboard:
     async def probe(self, tokens: Sequence[str]) -> dict[str, Liveness]:
         """All of them with one question."""
         found = {token: Liveness.ALIVE for token in tokens if token in self._lives}
-        others = {token: _key(token) for token in tokens if token not in found}
+        others = {token: life_key(token) for token in tokens if token not in found}
         if not others:
             return found
         try:
@@ -231,7 +231,7 @@ class Switchboard:
     async def _take_the_rest(self) -> None:
         """The server may not have noticed yet that our last session is gone; until it has, that one holds them."""
         for token in self._untaken & self._lives:
-            [(is_taken,)] = await self._ask(_TAKE_LIFE, key=_key(token))
+            [(is_taken,)] = await self._ask(_TAKE_LIFE, key=life_key(token))
             if is_taken:
                 self._untaken.discard(token)
         self._untaken &= self._lives
@@ -246,6 +246,6 @@ class Switchboard:
             wire.close()
 
 
-def _key(token: str) -> int:
+def life_key(token: str) -> int:
     """A signed 64-bit number that names this token's lock."""
     return int.from_bytes(hashlib.sha256(f"bullpen life {token}".encode()).digest()[:8], "big", signed=True)

@@ -19,6 +19,7 @@ the connection, decodes the rows and knows the errors.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from bullpen.errors import UsageError
+from bullpen.stores.forks import let_go_in_children
 
 GRACE_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
@@ -141,6 +143,7 @@ class Wire:
         self._descriptor = self._pgconn.socket
         self._loop.add_reader(self._descriptor, self._input)
         self._is_watched = True
+        let_go_in_children(self)
 
     @property
     def is_usable(self) -> bool:
@@ -161,6 +164,13 @@ class Wire:
     def close(self) -> None:
         self._unwatch()
         self._pgconn.finish()
+
+    def let_go(self) -> None:
+        """The server keeps a session, and its locks, as long as anybody has its socket. It is the parent's: nothing is
+        said on it, and its number is kept, which libpq goes on believing to be the socket."""
+        self._is_lost = True
+        with suppress(OSError), open(os.devnull, "r+b", buffering=0) as nothing:
+            os.dup2(nothing.fileno(), self._descriptor, inheritable=False)
 
     def _lose(self) -> None:
         self._is_lost = True
