@@ -108,6 +108,24 @@ async def test_who_is_just_making_a_task_claimable_is_waited_for_before_nothing_
             assert await claiming is not None
 
 
+async def test_a_session_that_is_ended_while_it_waits_for_others_is_no_answer(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        await store.create_task(user, "x")
+        async with await psycopg.AsyncConnection.connect(postgres_url) as holder:
+            await holder.execute("SELECT * FROM task FOR SHARE")
+            claiming = asyncio.create_task(store.claim_next_task(ana))
+            victim = await backend_that_waits(postgres_url)
+            await ask(postgres_url, "SELECT pg_terminate_backend(%s)", [victim])
+            async with asyncio.timeout(BOUND_SECONDS):
+                while not claiming.done() and await backend_that_waits(postgres_url) == victim:
+                    continue
+            await holder.rollback()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert await claiming is not None
+
+
 async def test_the_index_that_allows_one_task_in_progress_is_the_last_word(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         team, user = await create_team(store)

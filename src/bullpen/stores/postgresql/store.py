@@ -203,15 +203,19 @@ class PostgresStore(VerbStore):
 
     async def _wait_for_others(self, nothing: LookAgain) -> bool:
         """Each wait in a transaction of its own, which holds nothing else: is something there after that?"""
-        async with self._pool.wire() as wire:
-            # Who holds something that long is left to the safety net.
-            with suppress(errors.LockNotAvailable):
+        try:
+            async with self._pool.wire() as wire:
                 for holder in nothing.holders:
                     await wire.run([holder])
                 # All of them, so that the last wait is for whoever is last.
                 found = [bool((await wire.run([place]))[0].rows) for place in nothing.places]
                 return any(found)
-        return False
+        except errors.LockNotAvailable:
+            # Who holds something that long is left to the safety net.
+            return False
+        except (Lost, errors.DeadlockDetected):
+            # Whether it was waited for long enough is not known: what looks again finds out.
+            return True
 
     async def _finish(self, tx: PostgresTransaction) -> list[Ring]:
         try:
