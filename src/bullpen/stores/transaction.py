@@ -359,7 +359,7 @@ class Transaction(Protocol):
         ...
 
     async def take_request_id(self, team_id: int) -> int:
-        """As `take_task_id`, of `next_request_id`; the team is there."""
+        """As `take_task_id`, of `next_request_id`."""
         ...
 
     async def list_requests(

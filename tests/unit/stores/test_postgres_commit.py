@@ -8,13 +8,14 @@ import psycopg
 import pytest
 
 from bullpen.domain.event import EventKind
+from bullpen.domain.request import RequestKind
 from bullpen.errors import StoreUnavailable
 from bullpen.stores import open_store
 from bullpen.stores.postgresql.commit import Fate, fate_of
 from bullpen.stores.postgresql.connection import connect, parse_url
 from bullpen.stores.postgresql.wire import Statement, Wire
 from tests.support.postgres_proxy import Cut, proxied
-from tests.support.stores import all_events, create_team, opened
+from tests.support.stores import all_events, create_team, join, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
 
 
@@ -82,6 +83,22 @@ async def test_a_deadlock_is_run_again(postgres_url: str) -> None:
             await other.commit()
             assert (await creating).id == 3
         assert (await store.get_team(team.id)).goal == "g"
+
+
+@pytest.mark.parametrize("kind", [RequestKind.PLAN, RequestKind.SHUTDOWN])
+async def test_who_asks_holds_nobody_while_it_waits_for_the_team(postgres_url: str, kind: RequestKind) -> None:
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as creator:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        # As who creates a task: the team, then its members.
+        await creator.execute("UPDATE team SET next_task_id = next_task_id + 1")
+        asker, asked = (ana, "user") if kind is RequestKind.PLAN else (user, "ana")
+        asking = asyncio.create_task(store.open_request(asker, kind, asked, content="this is why"))
+        await backend_that_waits(postgres_url)
+        await creator.execute("SELECT * FROM member WHERE name_key IN ('ana', 'user') FOR SHARE NOWAIT")
+        await creator.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert (await asking).id == 1
 
 
 async def test_the_same_operation_sent_twice_at_once_happens_once(postgres_url: str) -> None:

@@ -671,7 +671,9 @@ class FilesTransaction:
     # -- requests ----------------------------------------------------------------------
 
     async def take_request_id(self, team_id: int) -> int:
-        file = self._file(team_id)
+        file = self.file(team_id)
+        if file is None:
+            return 0
         number = file.team.next_request_id
         self.save(replace(file, team=replace(file.team, next_request_id=number + 1)))
         return number

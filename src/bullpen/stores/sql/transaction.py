@@ -404,7 +404,8 @@ class SqlTransaction:
         return cast("Message | None", await self._one(TABLES[Message], statements.FIND_LAST_MAIL, **wanted))
 
     async def take_request_id(self, team_id: int) -> int:
-        return await self._number(statements.TAKE_REQUEST_ID, team_id=team_id)
+        rows = await self._rows(statements.TAKE_REQUEST_ID, team_id=team_id)
+        return int(rows[0][0]) if rows else 0
 
     async def list_requests(
         self,

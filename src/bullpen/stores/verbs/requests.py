@@ -57,6 +57,9 @@ class RequestVerbs:
         timeout_seconds: float | None = None,
         operation_id: str | None = None,
     ) -> Request:
+        tx.foresee(lambda: tx.fence(by, Lock.SHARE))
+        # The number first: it locks the team, the first in the order of locks.
+        number = await tx.take_request_id(by.team_id)
         _, asker = await fenced(tx, by)
         target = await tx.find(Member, by.team_id, name_key(asked), lock=Lock.UPDATE)
         if target is None:
@@ -67,7 +70,7 @@ class RequestVerbs:
                 raise NotAllowed(f"only the lead may ask {target.name} to shut down")
             if target.kind is MemberKind.USER:
                 raise UsageError("the human cannot be shut down")
-            return await ask_to_shut_down(tx, target, asker=asker, reason=content, open_until=until)
+            return await ask_to_shut_down(tx, number, target, asker=asker, reason=content, open_until=until)
         if not target.leads:
             raise UsageError(f"a {kind} is decided by the lead or the user, not by {target.name}")
         text = clean(content, what=kind)
@@ -77,7 +80,7 @@ class RequestVerbs:
             tx,
             Request(
                 team_id=by.team_id,
-                id=await tx.take_request_id(by.team_id),
+                id=number,
                 kind=kind,
                 asker=asker.name,
                 asked=target.name,
@@ -177,16 +180,16 @@ def moment_in(tx: Transaction, seconds: float) -> datetime:
 
 
 async def ask_to_shut_down(
-    tx: Transaction, target: Member, *, asker: Member, reason: str, open_until: datetime | None
+    tx: Transaction, number: int, target: Member, *, asker: Member, reason: str, open_until: datetime | None
 ) -> Request:
-    """`target` is locked. One who is gone, or has no host, answers at once."""
+    """`target` is locked, and `number` the request's. One who is gone, or has no host, answers at once."""
     if target.shutdown_request_id is not None:
         older = await tx.find(Request, target.team_id, target.shutdown_request_id, lock=Lock.UPDATE)
         if older is not None and older.status is RequestStatus.OPEN:
             await close_request(tx, older, RequestStatus.SUPERSEDED, actor=asker.name)
     request = Request(
         team_id=target.team_id,
-        id=await tx.take_request_id(target.team_id),
+        id=number,
         kind=RequestKind.SHUTDOWN,
         asker=asker.name,
         asked=target.name,

@@ -90,7 +90,8 @@ class TeamVerbs:
         for member in await tx.list_members(team.id, Lock.UPDATE):
             is_wanted_lead = member.kind is MemberKind.LEAD and member.status is MemberStatus.WANTED
             if member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL) or is_wanted_lead:
-                await ask_to_shut_down(tx, member, asker=lead, reason="the team is deleted", open_until=until)
+                number = await tx.take_request_id(team.id)
+                await ask_to_shut_down(tx, number, member, asker=lead, reason="the team is deleted", open_until=until)
         await withdraw_queue(tx, team.id, actor=lead.name, why="the team is deleted")
         # Read again: its requests have taken numbers since.
         deleted = await tx.find(Team, team.id)
