@@ -96,6 +96,19 @@ async def test_a_server_that_stays_away_is_an_error_within_the_patience_and_forg
         assert (await store.create_task(user, "x")).id == 1
 
 
+async def test_a_crowd_waits_no_longer_for_a_server_that_stays_away_than_one_alone(
+    private_postgres: PrivateServer,
+) -> None:
+    async with open_store(private_postgres.url, patience_seconds=2.0) as store:
+        _, user = await create_team(store)
+        await asyncio.to_thread(private_postgres.stop)
+        async with asyncio.timeout(15):
+            crowd = (store.create_task(user, "x") for _ in range(40))
+            ends = await asyncio.gather(*crowd, return_exceptions=True)
+        assert {type(end) for end in ends} == {StoreUnavailable}
+        assert all("cannot be reached" in str(end) for end in ends)
+
+
 async def test_a_store_is_closed_in_good_order_though_its_server_is_gone(private_postgres: PrivateServer) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         async with open_store(private_postgres.url, patience_seconds=0.2) as store:

@@ -66,14 +66,16 @@ class Pool:
 
     async def take(self, *, patience: Patience = with_all, urgently: bool = False) -> Wire:
         """To be given back. `urgently`: past all who wait, beyond `size`; for what is done seldom, one at a time."""
+        # From here on, not from when those in front have lost theirs: a crowd waits as long as one alone.
+        give_up_at = time.monotonic() + self._patience_seconds
         if urgently:
             self._check_open()
-            wire = self._rested() or await self._connected(patience)
+            wire = self._rested() or await self._connected(patience, give_up_at)
             self._beyond.add(wire)
             return wire
         await self._enter()
         try:
-            return self._rested() or await self._opened(patience)
+            return self._rested() or await self._opened(patience, give_up_at)
         except BaseException:
             self._room.release()
             raise
@@ -153,12 +155,12 @@ class Pool:
             wire.close()
         return None
 
-    async def _opened(self, patience: Patience) -> Wire:
+    async def _opened(self, patience: Patience, give_up_at: float) -> Wire:
         async with self._door:
-            return self._rested() or await self._connected(patience)
+            return self._rested() or await self._connected(patience, give_up_at)
 
-    async def _connected(self, patience: Patience) -> Wire:
-        give_up_at = time.monotonic() + self._patience_seconds
+    async def _connected(self, patience: Patience, give_up_at: float) -> Wire:
+        """Tried once at least."""
         pause = 0.05
         while True:
             # It may have been closed while we waited: for room, or for the server.
