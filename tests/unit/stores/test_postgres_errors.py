@@ -159,6 +159,23 @@ async def test_a_read_only_server_can_be_read(private_postgres: PrivateServer) -
                 pass
 
 
+async def test_a_standby_can_be_read(private_postgres: PrivateServer) -> None:
+    async with open_store(private_postgres.url) as store:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        await store.send(ana, "user", "hello")
+    await asyncio.to_thread(private_postgres.stop)
+    (private_postgres.data / "standby.signal").touch()
+    await asyncio.to_thread(private_postgres.start)
+    async with open_store(private_postgres.url) as standby:
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await standby.create_task(user, "x")
+        assert [message.content for message in await standby.list_offered_mail(user)] == ["hello"]
+        assert (await standby.attend(user)).has_mail
+        assert await standby.find_work(user) == "mail"
+        assert not await standby.has_prospects(user)
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [("53100", StoreUnavailable, "disk"), ("42501", StoreError, "does not allow"), ("XX000", StoreError, "refused")],

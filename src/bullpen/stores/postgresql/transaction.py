@@ -102,6 +102,8 @@ _FIND_EVENT = """
 
 _FENCE = {lock: f"{DIALECT.named(statements.FIND_MEMBER)} {clause}" for lock, clause in DIALECT.locks.items()}
 _TEAM_OF_FENCE = DIALECT.named(statements.TEAM_OF_FENCE)
+# Who only looks needs no id, and on a standby there is none to be had.
+_TEAM_TO_LOOK_AT = DIALECT.named(statements.TEAM_OF_FENCE.replace("{transaction_id}", "NULL::text"))
 
 _HOLD_TASK = {lock: f"{statements.HOLD_TASK} {clause}" for lock, clause in DIALECT.locks.items()}
 _FIND_TASK = DIALECT.named(statements.FIND_TASK)
@@ -381,7 +383,8 @@ class PostgresTransaction(SqlTransaction):
     async def fence(self, ref: MemberRef, lock: Lock) -> tuple[Team, Member] | None:
         """Hold the member, then read its team: who had to wait must not see that as it was before."""
         key = {"team_id": ref.team_id, "name_key": name_key(ref.name)}
-        members, teams = await self._run(Statement(_FENCE[lock], key), Statement(_TEAM_OF_FENCE, key))
+        of_team = _TEAM_TO_LOOK_AT if self._begin is _BEGIN_LOOKING else _TEAM_OF_FENCE
+        members, teams = await self._run(Statement(_FENCE[lock], key), Statement(of_team, key))
         if not members.rows:
             return None
         self._transaction_id = teams.rows[0][-1]
