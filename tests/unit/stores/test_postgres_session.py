@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 from psycopg import sql
 
 from bullpen.clock import SystemClock
 from bullpen.stores import open_store
-from tests.support.stores import create_team, join
-from tests.unit.stores.postgres_server import ask
+from tests.support.stores import create_team, join, opened
+from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
 
 TEXT = "naïve ß ﬁ \N{LATIN SMALL LETTER DOTLESS I} \N{PILE OF POO} \\x41 '%s'"
 COST = 0.1234567890123456
@@ -48,6 +50,26 @@ async def test_what_a_database_sets_for_its_sessions_changes_nothing(postgres_ur
     parts = sql.Identifier(database), sql.SQL(name), sql.Literal(value)
     await ask(postgres_url, sql.SQL("ALTER DATABASE {} SET {} = {}").format(*parts))
     await _is_kept(postgres_url)
+
+
+async def test_a_time_that_a_database_sets_for_each_statement_ends_no_verb_that_waits(postgres_url: str) -> None:
+    [(database,)] = await ask(postgres_url, "SELECT current_database()")
+    await ask(
+        postgres_url, sql.SQL("ALTER DATABASE {} SET statement_timeout = '300ms'").format(sql.Identifier(database))
+    )
+    longer = (
+        "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND clock_timestamp() - query_start > interval '0.6 seconds'"
+    )
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as holder:
+        _, user = await create_team(store)
+        await holder.execute("SELECT * FROM team FOR UPDATE")
+        creating = asyncio.create_task(store.create_task(user, "x"))
+        waiting = await backend_that_waits(postgres_url)
+        async with asyncio.timeout(BOUND_SECONDS):
+            while not (creating.done() or await ask(postgres_url, longer, [waiting])):
+                continue
+            await holder.rollback()
+            assert (await creating).id == 1
 
 
 @pytest.mark.parametrize("setting", ["client_encoding=LATIN1", "options=-c%20DateStyle%3DSQL"])

@@ -40,7 +40,8 @@ _FIXED: Mapping[str, Any] = {"client_encoding": "UTF8"}
 # reads no other style of dates, and a float has all its digits. Plans do not depend on the values: the partial
 # indexes are chosen by literals, and a plan made while a table was empty must neither scan nor sort. A process that is
 # frozen inside a transaction loses it, well before its lease is over, instead of blocking everyone; nobody else pauses
-# for seconds between two statements, and who did runs it again.
+# for seconds between two statements, and who did runs it again. Other times that a database sets are for other sessions
+# than these: a step that makes an index takes as long as it takes, and who listens is idle, and holds a proof of life.
 _SESSION = """
     SELECT set_config('synchronous_commit',
              CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -55,6 +56,8 @@ _SESSION = """
            set_config('jit', 'off', false),
            set_config('client_min_messages', 'error', false),
            set_config('lock_timeout', '10s', false),
+           set_config('statement_timeout', '0', false),
+           set_config('idle_session_timeout', '0', false),
            set_config('idle_in_transaction_session_timeout', '5s', false)
 """
 _SERVER = "SELECT clock_timestamp(), current_setting('server_version_num')::bigint"
