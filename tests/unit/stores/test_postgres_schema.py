@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 import pytest
 
+from bullpen.domain.member import MemberRef
 from bullpen.errors import NotFound, SchemaTooNew, StoreError, StoreUnavailable
 from bullpen.store import BEGINNING
 from bullpen.stores import open_store
@@ -13,7 +15,7 @@ from bullpen.stores.sql import migration
 from tests.support.postgres import PrivateServer
 from tests.support.processes import Crew, Line, release
 from tests.support.stores import create_team, opened
-from tests.unit.stores.postgres_server import BOUND_SECONDS, ask
+from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
 
 TABLES = (
     "SELECT table_name FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
@@ -106,6 +108,32 @@ async def test_a_database_that_cannot_keep_every_text_is_refused_at_once(private
     assert await ask(private_postgres.url.replace("/postgres?", "/latin1?"), TABLES) == []
     async with opened(private_postgres.url.replace("/postgres?", "/sql_ascii?")) as store:
         assert (await store.create_team("crew", goal="naïve 日本")).goal == "naïve 日本"
+
+
+async def test_tables_get_what_they_lack_while_an_older_bullpen_goes_on_writing(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        _, user = await create_team(store)
+    await ask(
+        postgres_url,
+        "DROP TABLE submission; DROP INDEX member_by_waiting; ALTER TABLE member DROP COLUMN labels;"
+        " ALTER TABLE task DROP COLUMN submission, DROP COLUMN files, DROP COLUMN commit;"
+        " UPDATE schema_version SET minor = 1",
+    )
+    async with await psycopg.AsyncConnection.connect(postgres_url) as older:
+        await older.execute("SET deadlock_timeout = '1h'")
+        # A verb takes its member, then a task; the steps take the task's table, then the member's.
+        await older.execute("SELECT 1 FROM member FOR SHARE")
+        opening = asyncio.create_task(_create_task(postgres_url, user))
+        await backend_that_waits(postgres_url)
+        async with asyncio.timeout(BOUND_SECONDS):
+            await older.execute("SELECT 1 FROM task")
+            await older.commit()
+            assert await opening == 1
+
+
+async def _create_task(url: str, by: MemberRef) -> int:
+    async with opened(url) as store:
+        return (await store.create_task(by, "x")).id
 
 
 async def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_not(postgres_url: str) -> None:
