@@ -7,6 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
+from bullpen.domain.member import MemberStatus
 from bullpen.errors import AlreadyClaimed
 from bullpen.stores.postgresql.connection import _SESSION
 from bullpen.stores.postgresql.transaction import DIALECT
@@ -124,6 +125,27 @@ async def test_a_session_that_is_ended_while_it_waits_for_others_is_no_answer(po
             await holder.rollback()
         async with asyncio.timeout(BOUND_SECONDS):
             assert await claiming is not None
+
+
+async def test_who_is_just_making_a_task_claimable_is_waited_for_before_an_idle_one_finds_no_work(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as store:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        await store.create_task(user, "x", owner="user")
+        async with await psycopg.AsyncConnection.connect(postgres_url) as writer:
+            await writer.execute("UPDATE task SET owner = NULL, owner_key = NULL")
+            await writer.execute(
+                "SELECT pg_advisory_xact_lock_shared(hashtext('bullpen offer'), hashint8(%s))", [team.id]
+            )
+            # The writer has seen her at work: it will ring for nobody.
+            await store.set_member_status(ana, MemberStatus.IDLE)
+            looking = asyncio.create_task(store.find_work(ana))
+            await backend_that_waits(postgres_url)
+            await writer.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert await looking == "task"
 
 
 async def test_the_index_that_allows_one_task_in_progress_is_the_last_word(postgres_url: str) -> None:

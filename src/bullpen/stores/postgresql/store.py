@@ -26,7 +26,7 @@ from psycopg import errors
 
 from bullpen.clock import Clock, SystemClock
 from bullpen.domain.event import Event
-from bullpen.domain.member import Liveness, Member, Worker
+from bullpen.domain.member import Liveness, Member, MemberRef, Worker
 from bullpen.errors import BullpenError, StoreUnavailable
 from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import Doorbell, NoDoorbell, events_topic, topic_of
@@ -46,6 +46,7 @@ from bullpen.stores.postgresql.transaction import (
     LookAgain,
     PostgresTransaction,
     Unforeseen,
+    look_again_for_offers,
 )
 from bullpen.stores.postgresql.wire import Lost, Notice, Wire
 from bullpen.stores.transaction import Ring, Transaction
@@ -264,6 +265,18 @@ class PostgresStore(VerbStore):
             finally:
                 with suppress(Lost):
                     await tx.roll_back()
+
+    async def find_work(self, by: MemberRef) -> str | None:
+        """Who is told that there is nothing goes to sleep. A writer that is just making a task claimable may have seen
+        it at work, and rings for nobody: such are waited for, as by a claim, before it is said."""
+        found = await super().find_work(by)
+        if found is None:
+            try:
+                await self._wait_for_others(look_again_for_offers(by.team_id))
+            except psycopg.Error as error:
+                raise self._translated(error) from error
+            found = await super().find_work(by)
+        return found
 
     # -- the log -------------------------------------------------------------------------
 

@@ -453,7 +453,7 @@ class PostgresTransaction(SqlTransaction):
     async def has_open_task_for(self, member: Member) -> bool:
         found = await super().has_open_task_for(member)
         if not found and self._may_look_again:
-            raise LookAgain(holders=[Statement(_WAIT_FOR_OFFERS, {"team_id": member.team_id})])
+            raise look_again_for_offers(member.team_id)
         return found
 
     async def list_wanted(
@@ -557,6 +557,10 @@ def _team(row: Row) -> Team:
 @lru_cache(maxsize=256)
 def _member(row: Row) -> Member:
     return cast("Member", DIALECT.record(MEMBER, row))
+
+
+def look_again_for_offers(team_id: int) -> LookAgain:
+    return LookAgain(holders=[Statement(_WAIT_FOR_OFFERS, {"team_id": team_id})])
 
 
 def _look_again_for_tasks(member: Member) -> LookAgain:
