@@ -337,7 +337,10 @@ async def test_foreign_mail_to_an_idle_member_is_noticed_by_the_safety_net(tmp_p
         assert await store.list_due_members(worker.id) == [bob]
 
 
-@pytest.mark.parametrize("put_there", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+@pytest.mark.parametrize(
+    "put_there",
+    [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name), lambda path: path.symlink_to("not/mounted")],
+)
 async def test_what_lies_where_an_inbox_belongs_is_told_to_who_writes_there_and_holds_up_nobody_else(
     tmp_path: Path, put_there: Callable[[Path], None]
 ) -> None:

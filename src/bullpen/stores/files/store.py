@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
+from bullpen.errors import StoreUnavailable
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, topic_of
 from bullpen.stores.files.catalogue import Catalogue
 from bullpen.stores.files.gate import Gate, translated, unavailable
@@ -215,8 +216,7 @@ class _Group:
         try:
             with translated(self._root):
                 self._catch_up()
-                for ledger in [ledger for ledger in self._ledgers.values() if ledger.is_due]:
-                    self._reconcile_home(ledger)
+                self._reconcile_due()
                 result, job.rings = self._attempt(job.body)
                 if self._view.has_moves and not self._view.group_is_empty:
                     # A directory moves under files that are not written yet: those first, then this one again.
@@ -280,9 +280,19 @@ class _Group:
             self._rings.update(dict.fromkeys(tx.flush()))
         except BaseException:
             ledger.rows = None
+            self._checked.discard(file.home.directory)
             self._view.drop()
             raise
         self._view.keep()
+
+    def _reconcile_due(self) -> None:
+        for ledger in [ledger for ledger in self._ledgers.values() if ledger.is_due]:
+            try:
+                self._reconcile_home(ledger)
+            except StoreUnavailable as error:
+                # Whoever uses this board is told; this verb may be about another.
+                _log.warning("%s", error)
+                ledger.is_due = False
 
     def _reconcile_home(self, ledger: Ledger) -> None:
         file = self._session.catalogue.at_home(ledger.home)

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.form import parse_object
 from bullpen.stores.files.journal import Changes
+from bullpen.stores.files.obstacle import check_append, check_directory, check_replace
 
 T = TypeVar("T")
 
@@ -199,7 +200,7 @@ class View:
     def write(self, path: str, data: bytes) -> None:
         layer = self._top()
         if path not in layer.files:
-            self._refuse_unless_file(path)
+            self._refuse(path, check_replace)
         layer.files[path] = data
         layer.enter(path)
         self._count_change(path)
@@ -285,7 +286,7 @@ class View:
     def append(self, path: str, data: bytes) -> None:
         layer = self._top()
         if path not in layer.appends:
-            self._refuse_unless_file(path)
+            self._refuse(path, check_append)
         layer.appends[path] = layer.appends.get(path, b"") + data
         layer.enter(path)
 
@@ -317,6 +318,8 @@ class View:
 
     def mark(self, bucket: str, number: int, is_set: bool) -> None:
         layer = self._top()
+        if bucket not in layer.marks:
+            self._refuse(bucket, check_directory)
         layer.marks.setdefault(bucket, {})[number] = is_set
         layer.enter(bucket)
 
@@ -372,22 +375,12 @@ class View:
 
     # -- the disk ----------------------------------------------------------------------------
 
-    def _refuse_unless_file(self, path: str) -> None:
-        """Where another program put a directory or a pipe, nothing of ours can be written. That must be known before
-        it is in the journal: from there on it has happened, and everybody would wait for it to be applied."""
+    def _refuse(self, path: str, check: Callable[[str], str | None]) -> None:
+        """Raise what stands in the way on disk, if anything does."""
         base = self._base(path)
-        try:
-            is_file = base is None or stat.S_ISREG(os.stat(base).st_mode)
-        except FileNotFoundError:
-            is_file = True
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
-                raise
-            is_file = False
-        if not is_file:
-            raise StoreUnavailable(
-                f"there is no place for a file at {base}: remove what lies there, nothing was changed"
-            )
+        why = None if base is None else check(base)
+        if why is not None:
+            raise StoreUnavailable(why)
 
     def _disk_read(self, path: str) -> bytes | None:
         base = self._base(path)

@@ -1,0 +1,62 @@
+"""What keeps a file from being written, asked before it is in the journal.
+
+From there on it has happened, and everybody would wait for it to be applied: whatever another program put where a
+file of ours belongs, or made its own, must hold up no one but who writes there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+# What stands where a directory should, or a link that leads to itself.
+_NO_PLACE = (errno.ELOOP, errno.ENOTDIR)
+
+
+def check_replace(path: str) -> str | None:
+    """Why this file cannot be made, or replaced by a new one; None if it can."""
+    return _check_kind(path) or check_directory(os.path.dirname(path))
+
+
+def check_append(path: str) -> str | None:
+    """Why nothing can be appended to this file; None if it can."""
+    why = _check_kind(path)
+    if why is not None:
+        return why
+    if os.path.exists(path):
+        return None if os.access(path, os.R_OK | os.W_OK) else _not_ours(path)
+    if not os.path.islink(path):
+        return check_directory(os.path.dirname(path))
+    # A file can be made behind a link, but not the directory in which it would lie.
+    target = os.path.dirname(os.path.realpath(path))
+    return check_directory(target) if os.path.isdir(target) else _in_the_way(path)
+
+
+def check_directory(directory: str) -> str | None:
+    """Why nothing can be made in this directory, or it cannot be made itself; None if it can."""
+    while not os.path.lexists(directory):
+        directory = os.path.dirname(directory)
+    if not os.path.isdir(directory):
+        return _in_the_way(directory)
+    return None if os.access(directory, os.W_OK | os.X_OK) else _not_ours(directory)
+
+
+def _check_kind(path: str) -> str | None:
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        is_file = True
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        is_file = False
+    return None if is_file else _in_the_way(path)
+
+
+def _in_the_way(path: str) -> str:
+    return f"there is no place for a file at {path}: remove what lies there, nothing was changed"
+
+
+def _not_ours(path: str) -> str:
+    return f"{path} may not be written by this user: nothing was changed"

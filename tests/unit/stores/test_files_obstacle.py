@@ -1,0 +1,89 @@
+"""What another program put where files of ours belong, or made its own: it must hold up no one but who writes there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bullpen.domain.member import MemberRef
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.files import FilesStore
+from tests.unit.stores.files_board import default_team, files, put, put_task, user_of
+
+
+async def goes_on(store: FilesStore, user: MemberRef) -> None:
+    task = await store.create_task(user, "goes on")
+    assert await store.get_task(user.team_id, task.id) == task
+
+
+@pytest.mark.parametrize("obstacle", [".tasks", ".teams/default", ".teams/default/.index"])
+@pytest.mark.parametrize("is_link", [True, False])
+async def test_a_board_that_has_no_place_is_told_to_who_uses_it_and_holds_up_no_other_team(
+    tmp_path: Path, obstacle: str, is_link: bool
+) -> None:
+    async with files(tmp_path) as store:
+        crew = user_of((await store.create_team("crew")).id)
+        default = user_of((await store.create_team("default")).id)
+        kept = tmp_path / "kept"
+        if (tmp_path / obstacle).exists():
+            (tmp_path / obstacle).rename(kept)
+        if is_link:
+            (tmp_path / obstacle).symlink_to("not/mounted")
+        else:
+            put(tmp_path / obstacle, "in the way")
+        if obstacle != ".teams/default":
+            with pytest.raises(StoreUnavailable, match="there is no place for a file"):
+                await store.create_task(default, "never")
+        await goes_on(store, crew)
+        (tmp_path / obstacle).unlink()
+        if kept.exists():
+            kept.rename(tmp_path / obstacle)
+        assert (await store.create_task(default, "again")).id == 1
+
+
+async def test_a_board_that_can_be_written_no_more_holds_up_no_other_team_when_it_is_time_to_look_at_it(
+    tmp_path: Path,
+) -> None:
+    put_task(tmp_path, 1)
+    async with files(tmp_path) as store:
+        crew = user_of((await store.create_team("crew")).id)
+        default = user_of(await default_team(store))
+        await store.create_task(default, "ours")
+        default = user_of(await default_team(store))
+        (tmp_path / ".tasks").rename(tmp_path / "kept")
+        (tmp_path / ".tasks").mkdir()
+        put_task(tmp_path, 7)
+        (tmp_path / ".teams/default/.index").rename(tmp_path / "index")
+        put(tmp_path / ".teams/default/.index", "in the way")
+        assert store._writing.is_time_to_look()
+        await goes_on(store, crew)
+        with pytest.raises(StoreUnavailable, match=r"default/\.index"):
+            await store.create_task(default, "never")
+        (tmp_path / ".teams/default/.index").unlink()
+        assert [task.id for task in await store.list_tasks(default.team_id)] == [7]
+        assert (await store.create_task(default, "again")).id == 8
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("locked", [".tasks", ".teams/default/lead_inbox.jsonl"])
+async def test_what_belongs_to_another_user_is_told_to_who_writes_there_and_holds_up_no_other_team(
+    tmp_path: Path, locked: str
+) -> None:
+    path = tmp_path / locked
+    async with files(tmp_path) as store:
+        crew = user_of((await store.create_team("crew")).id)
+        default = user_of((await store.create_team("default")).id)
+        await store.create_task(default, "one")
+        await store.send(default, "lead", "before")
+        path.chmod(0o500)
+        verb = store.create_task(default, "never") if path.is_dir() else store.send(default, "lead", "never")
+        with pytest.raises(StoreUnavailable, match=f"{path.name} may not be written"):
+            await verb
+        await goes_on(store, crew)
+        path.chmod(0o700)
+        await store.create_task(default, "two")
+        await store.send(default, "lead", "after")
+        assert [task.subject for task in await store.list_tasks(default.team_id)][-1] == "two"
+        assert [letter.content for letter in await store.list_mail(default.team_id, "lead")] == ["before", "after"]
