@@ -14,6 +14,7 @@ import pytest
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberKind, MemberStatus
+from bullpen.domain.message import MessageType
 from bullpen.domain.task import Task, TaskChanges, TaskStatus
 from bullpen.domain.transcript import TurnKind
 from bullpen.errors import AlreadyClaimed, Conflict, NotFound, StoreUnavailable
@@ -625,6 +626,31 @@ async def test_a_record_that_was_damaged_is_not_written_over_and_hides_no_other_
         with pytest.raises(NotFound):
             await store.get_team(broken.id)
     assert damaged.read_text() == '{"bullpen": 1, "id": '
+
+
+@pytest.mark.parametrize("name", ["../../../out", "a/b", "", "\0", "x" * 65, ["bob"], None])
+@pytest.mark.parametrize("whose", ["team", "member"])
+async def test_a_name_that_somebody_wrote_into_our_record_never_leads_out_of_the_store(
+    tmp_path: Path, whose: str, name: Any
+) -> None:
+    directory = tmp_path / "store"
+    async with files(directory) as store:
+        team = await store.create_team("crew")
+        user = user_of(team.id)
+        await store.spawn_member(user, "bob")
+        whole = await store.create_team("whole")
+    record = directory / ".teams/crew/config.json"
+    config = json.loads(record.read_text())
+    (config if whose == "team" else config["members"][-1])["name"] = name
+    put(record, config)
+    async with files(directory) as store:
+        with pytest.raises(StoreUnavailable, match="is no name"):
+            await store.find_team("crew")
+        with pytest.raises(NotFound):
+            await store.send(user, None, "to all", type=MessageType.BROADCAST)
+        assert [found.id for found in await store.list_teams()] == [whole.id]
+    assert json.loads(record.read_text()) == config
+    assert os.listdir(tmp_path) == ["store"]
 
 
 async def test_a_deleted_team_is_read_by_its_id_after_its_name_was_taken(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 from bullpen.clock import FakeClock
 from bullpen.domain.member import MemberStatus
+from bullpen.domain.message import MessageType
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import Conflict, LeaseLost
 from bullpen.maintenance.lapse import LapseWatch
 from bullpen.stores.files.roster import LISTED
-from tests.unit.stores.files_board import files, hosted, user_of
+from tests.unit.stores.files_board import files, hosted, put, user_of
 
 
 async def test_a_small_team_is_one_file_with_names_roles_and_states(tmp_path: Path) -> None:
@@ -55,6 +57,20 @@ async def test_a_large_team_is_seen_alike_by_every_process(tmp_path: Path) -> No
         assert MemberStatus.SHUTDOWN not in [states[name] for name in names[::2]]
     async with files(tmp_path, clock=clock) as store:
         assert len(await store.list_members(team.id)) == len(names) + 2
+
+
+async def test_a_name_that_somebody_wrote_into_a_members_file_never_leads_out_of_the_store(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    async with files(directory) as store:
+        team = await store.create_team("crew")
+        worker = await store.register_worker()
+        for number in range(LISTED):
+            await store.join_member(worker.id, team.id, f"m{number}")
+        record = max((directory / ".teams/crew/members").iterdir())
+        put(directory / ".teams/crew/members/odd.json", {**json.loads(record.read_text()), "name": "../../../out"})
+        receipts = await store.send(user_of(team.id), None, "to all", type=MessageType.BROADCAST)
+        assert len(receipts) == LISTED + 1
+    assert os.listdir(tmp_path) == ["store"]
 
 
 async def test_a_change_that_was_refused_leaves_a_large_roster_as_it_was(tmp_path: Path) -> None:

@@ -99,3 +99,9 @@ def status_of(value: Any) -> TaskStatus | None:
 def name_of(value: Any) -> str | None:
     """A name that may become a path, or None."""
     return value if isinstance(value, str) and NAME_PATTERN.fullmatch(value) else None
+
+
+def check_path_name(value: Any) -> None:
+    """ValueError: what stands in a record of ours may be another's edit, and a name becomes a path."""
+    if name_of(value) is None:
+        raise ValueError(f"{str(value)[:80]!r} is no name")

@@ -14,6 +14,7 @@ from typing import Any
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.member import Member
 from bullpen.domain.text import name_key
+from bullpen.stores.files.foreign import name_of
 from bullpen.stores.files.form import file_bytes, parse_object
 from bullpen.stores.files.layout import Home
 from bullpen.stores.files.view import Signature, View
@@ -82,7 +83,8 @@ class Roster:
 
     def _decode(self, data: bytes) -> Member | None:
         raw = parse_object(data)
-        if raw is None or "kind" not in raw:
+        # A name becomes a path: one that another program wrote must not lead out of the store.
+        if raw is None or "kind" not in raw or name_of(raw.get("name")) is None:
             return None
         member: Member = decode(Member, {**raw, "team_id": self._team_id})
         return member
