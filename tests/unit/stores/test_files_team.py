@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bullpen.clock import FakeClock
-from bullpen.domain.member import MemberStatus
+from bullpen.domain.member import USER, MemberStatus
 from bullpen.domain.message import MessageType
+from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import Conflict, LeaseLost
 from bullpen.maintenance.lapse import LapseWatch
@@ -110,6 +111,28 @@ async def test_no_id_comes_twice_where_the_counters_were_left_behind(tmp_path: P
         worker = await store.register_worker()
         assert worker.id != host.id, "or it would be taken for the host of ana"
         assert (await store.join_member(worker.id, teams[0].id, "ana")).worker_id == worker.id
+
+
+async def test_mail_and_requests_go_on_where_another_program_wrote_its_record_over_ours(tmp_path: Path) -> None:
+    """As the seeds' programs do when they make a team of a name that is there, and empty its inboxes."""
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew")
+        bob = await hosted(store, team.id, "bob")
+        await store.send(user_of(team.id), "bob", "old")
+        await store.take_mail(bob)
+        await store.open_request(bob, RequestKind.PERMISSION, USER, content="old")
+    put(tmp_path / ".teams/crew/config.json", {"name": "crew", "members": [{"name": "bob", "status": "idle"}]})
+    put(tmp_path / ".teams/crew/bob_inbox.jsonl", "")
+    async with files(tmp_path) as store:
+        found = await store.find_team("crew")
+        assert found is not None
+        await store.send(user_of(found.id), "bob", "new")
+        bob = await hosted(store, found.id, "bob")
+        mail = await store.take_mail(bob)
+        assert mail is not None
+        assert [message.content for message in mail.messages] == ["new"]
+        await store.open_request(bob, RequestKind.PERMISSION, USER, content="new")
+        assert [request.content for request in await store.list_requests(found.id)] == ["old", "new"]
 
 
 @pytest.mark.parametrize("brought_back", [None, "crew"])

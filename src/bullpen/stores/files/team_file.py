@@ -9,6 +9,7 @@ teammates at rest: they are brought back by being spawned.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,11 +21,13 @@ from bullpen.domain.text import name_key
 from bullpen.errors import SchemaTooNew, StoreUnavailable
 from bullpen.stores.files.foreign import check_path_name, moment_of, moment_of_ns, name_of, pick, text_of, text_or_none
 from bullpen.stores.files.form import file_bytes, parse_foreign, parse_object
+from bullpen.stores.files.inbox import FIRST_FOREIGN_ID as FIRST_FOREIGN_MESSAGE_ID
 from bullpen.stores.files.layout import DEFAULT_TASKS, INBOX_FILE, TASK_FILE, Home
 from bullpen.stores.files.roster import member_object
 from bullpen.stores.files.view import View
 
 SCHEMA = 1
+_MESSAGE_ID = re.compile(rb'^\{"id": ([0-9]{1,15}),', re.MULTILINE)
 FIRST_FOREIGN_ID = 1 << 32
 _TEAM_KEYS = (
     "id",
@@ -142,7 +145,21 @@ def _found_team(view: View, home: Home, name: str) -> TeamFile | None:
     # What it says beside that is not ours to lose: this is the file that we write when we take the team up.
     own = (view.object(home.config) or {}) if home.directory in sources else {}
     extra = {key: value for key, value in own.items() if key not in _OWN_KEYS}
-    return TeamFile(home=home, team=team, listed=members, members=members, extra=extra, is_ours=False)
+    number = _next_message_id(view, home)
+    return TeamFile(
+        home=home, team=team, listed=members, members=members, next_message_id=number, extra=extra, is_ours=False
+    )
+
+
+def _next_message_id(view: View, home: Home) -> int:
+    """1, unless the team was ours before another program wrote its own record over ours: a letter with the number of
+    one that was delivered would be taken for that one."""
+    if not view.exists(home.events):
+        return 1
+    paths = [f"{home.directory}/{name}" for name in view.names(home.directory) if INBOX_FILE.fullmatch(name)]
+    paths += [f"{home.directory}/mail/{name}" for name in view.names(f"{home.directory}/mail")]
+    found = (int(number) for path in paths for number in _MESSAGE_ID.findall(view.slice(path, 0)))
+    return max((number for number in found if number < FIRST_FOREIGN_MESSAGE_ID), default=0) + 1
 
 
 def _made_at(view: View, directory: str) -> datetime:

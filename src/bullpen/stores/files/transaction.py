@@ -675,6 +675,9 @@ class FilesTransaction:
         if file is None:
             return 0
         number = file.team.next_request_id
+        # Another program may have written its own record over ours, counters and all.
+        while self.view.exists(file.home.request(number)):
+            number += 1
         self.save(replace(file, team=replace(file.team, next_request_id=number + 1)))
         return number
 
