@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bullpen.domain.member import MemberRef
+from bullpen.domain.message import Message
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files import FilesStore
 from tests.unit.stores.files_board import default_team, files, put, put_task, user_of
@@ -87,3 +89,53 @@ async def test_what_belongs_to_another_user_is_told_to_who_writes_there_and_hold
         await store.send(default, "lead", "after")
         assert [task.subject for task in await store.list_tasks(default.team_id)][-1] == "two"
         assert [letter.content for letter in await store.list_mail(default.team_id, "lead")] == ["before", "after"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("locked", [".tasks", ".team", ".teams/other"])
+async def test_a_team_of_another_user_hides_no_other_team(tmp_path: Path, locked: str) -> None:
+    put_task(tmp_path, 1)
+    put(tmp_path / ".team/config.json", {"members": ["alice"]})
+    async with files(tmp_path) as store:
+        crew = await store.create_team("crew")
+        await store.create_team("other")
+        await store.spawn_member(user_of(crew.id), "bob")
+        (tmp_path / locked).chmod(0)
+        assert "crew" in [team.name for team in await store.list_teams()]
+        worker = await store.register_worker(slots=1)
+        member = await store.host_member(worker.id)
+        assert member is not None
+        assert await store.hand_back_tasks() == []
+        await goes_on(store, user_of(crew.id))
+        (tmp_path / locked).chmod(0o700)
+        assert [team.name for team in await store.list_teams()] == ["crew", "other", "default"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_an_inbox_of_another_user_holds_up_nobody_elses_mail_and_is_read_from_where_it_was_when_it_can_be(
+    tmp_path: Path,
+) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("default")
+        user = user_of(team.id)
+        for name in ("bob", "eve"):
+            await store.spawn_member(user, name)
+        worker = await store.register_worker(slots=2)
+        bob, eve = [member.ref for member in await store.host_members(worker.id, limit=2)]
+        inbox = put(tmp_path / ".team/inbox/bob.jsonl", [{"from": "alice", "content": "one"}])
+        assert [message.content for message in await mail_of(store, bob)] == ["one"]
+        inbox.chmod(0)
+        for name in ("bob", "eve"):
+            await store.send(user, name, "ours")
+        assert await store.list_due_members(worker.id) == [bob, eve]
+        assert (await store.get_snapshot(team.id)).mail_for == {"bob", "eve"}
+        assert [message.content for message in await mail_of(store, bob)] == ["ours"]
+        inbox.chmod(0o600)
+        with inbox.open("a") as file:
+            file.write('{"from": "alice", "content": "two"}\n')
+        assert [message.content for message in await mail_of(store, bob)] == ["two"]
+
+
+async def mail_of(store: FilesStore, ref: MemberRef) -> Sequence[Message]:
+    mail = await store.take_mail(ref)
+    return () if mail is None else mail.messages

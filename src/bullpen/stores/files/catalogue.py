@@ -46,7 +46,7 @@ class Catalogue:
         return next((self._load(*place) for place in places if place[0] == home), None)
 
     def every(self, *, include_deleted: bool) -> list[TeamFile]:
-        """By id. One whose record cannot be read must not hide the others."""
+        """By id. One whose record cannot be read, or is another user's, must not hide the others."""
         places = [*self._live_places(), *(self._deleted_places() if include_deleted else ())]
         files = [file for place in places if (file := self._load(*place)) is not None]
         wanted = [file for file in files if include_deleted or file.team.deleted_at is None]
@@ -59,7 +59,7 @@ class Catalogue:
     def _load(self, home: Home, name: str) -> TeamFile | None:
         try:
             return self._with_roster(load_team(self._view, home, name))
-        except BullpenError:
+        except (BullpenError, PermissionError):
             return None
 
     def _with_roster(self, file: TeamFile | None) -> TeamFile | None:

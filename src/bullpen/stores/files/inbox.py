@@ -101,7 +101,9 @@ class Inbox:
     def sources(self) -> list[Source]:
         own = Source("inbox", self.home.inbox(self.name))
         foreign = Source("team", self.home.foreign_inbox(self.name))
-        return [own, foreign] if self.view.exists(foreign.path) else [own]
+        found = [own, foreign] if self.view.exists(foreign.path) else [own]
+        # One that is another user's stays as it is, with our cursor in it, until it may be read.
+        return [source for source in found if self.view.may_read(source.path)]
 
     def waiting(self) -> Iterator[tuple[Source, Entry]]:
         """What lies behind the cursors and has not been dealt with, quarantined lines included."""

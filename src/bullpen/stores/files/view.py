@@ -247,6 +247,11 @@ class View:
         base = self._base(path)
         return base is not None and os.path.lexists(base)
 
+    def may_read(self, path: str) -> bool:
+        """False for a file that is there and is not ours to read."""
+        base = self._base(path)
+        return base is None or os.access(base, os.R_OK) or not os.path.exists(base)
+
     def is_directory(self, path: str) -> bool:
         if any(path in layer.children for layer in self._layers()):
             return True
