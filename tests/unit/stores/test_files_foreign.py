@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -736,3 +737,15 @@ async def test_a_line_that_is_no_turn_changes_neither_what_was_remembered_nor_it
         assert turn.seq == 3
         turns = await store.list_turns(team.id, "ana")
         assert [(turn.seq, turn.content) for turn in turns] == [(1, "first"), (2, "second"), (3, "third")]
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a file system that keeps every year")
+@pytest.mark.parametrize("seconds", [10**13, -(10**12)])
+async def test_a_file_that_says_it_was_written_in_a_year_that_there_is_not_is_read(seconds: int) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as name:
+        directory = Path(name)
+        os.utime(put_task(directory, 1), (seconds, seconds))
+        async with files(directory) as store:
+            team = await default_team(store)
+            await store.create_task(user_of(team), "ours")
+            assert [task.id for task in await store.list_tasks(team)] == [1, 2]

@@ -62,7 +62,9 @@ def _parse_moment(value: Any) -> datetime | None:
 
 
 def moment_of_ns(nanoseconds: int) -> datetime:
-    return datetime.fromtimestamp(nanoseconds // 1000 / 1e6, UTC)
+    """Of a file, which may say that it was written in any year: then the nearest that there is."""
+    seconds = nanoseconds // 1000 / 1e6
+    return datetime.fromtimestamp(min(max(seconds, _FIRST_MOMENT.timestamp()), _LAST_MOMENT.timestamp()), UTC)
 
 
 def whole_of(value: Any) -> Any:
