@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,45 @@ async def test_a_board_that_can_be_written_no_more_holds_up_no_other_team_when_i
         (tmp_path / ".teams/default/.index").unlink()
         assert [task.id for task in await store.list_tasks(default.team_id)] == [7]
         assert (await store.create_task(default, "again")).id == 8
+
+
+@pytest.mark.parametrize("mounted", [".tasks", ".teams"])
+async def test_a_team_whose_files_are_mounted_is_not_made_anew_and_holds_up_no_other_team(
+    tmp_path: Path, mounted: str
+) -> None:
+    with file_system_at(tmp_path / mounted):
+        async with files(tmp_path) as store:
+            crew = await store.create_team("crew")
+            old = await store.create_team("default")
+            await store.create_task(user_of(old.id), "old")
+            await store.delete_team(user_of(old.id))
+            with pytest.raises(StoreUnavailable, match="is mounted"):
+                await store.create_team("default")
+            await goes_on(store, user_of(crew.id))
+            assert [task.subject for task in await store.list_tasks(old.id)] == ["old"]
+
+
+async def test_a_team_that_is_made_deleted_and_made_again_at_once_needs_no_place_of_its_own_yet(tmp_path: Path) -> None:
+    put_task(tmp_path, 1)
+    async with files(tmp_path) as store:
+        found = await default_team(store)
+        steps = [store.delete_team(user_of(found)), store.create_team("default")]
+        steps += [store.create_team("crew"), store.create_team("next")]
+        teams = await asyncio.gather(*steps)
+        assert [team.name for team in await store.list_teams()] == ["default", "crew", "next"]
+        assert len({team.id for team in teams}) == 4
+
+
+@contextmanager
+def file_system_at(directory: Path) -> Iterator[None]:
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "bullpen-test", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -35,11 +35,30 @@ def check_append(path: str) -> str | None:
 
 def check_directory(directory: str) -> str | None:
     """Why nothing can be made in this directory, or it cannot be made itself; None if it can."""
-    while not os.path.lexists(directory):
-        directory = os.path.dirname(directory)
+    directory = _nearest(directory)
     if not os.path.isdir(directory):
         return _in_the_way(directory)
     return None if os.access(directory, os.W_OK | os.X_OK) else _not_ours(directory)
+
+
+def check_move(source: str, directory: str) -> str | None:
+    """Why what lies at `source` cannot be moved into this directory; None if it can, or nothing lies there yet."""
+    if not os.path.lexists(source):
+        return None
+    why = check_directory(os.path.dirname(source)) or check_directory(directory)
+    if why is not None:
+        return why
+    if not os.path.islink(source) and not os.access(source, os.W_OK):
+        return _not_ours(source)
+    is_apart = os.path.ismount(source) or os.lstat(source).st_dev != os.stat(_nearest(directory)).st_dev
+    return f"{source} is mounted and cannot be moved: do so by hand, nothing was changed" if is_apart else None
+
+
+def _nearest(directory: str) -> str:
+    """It, or of the directories that it lies in the innermost that is there."""
+    while not os.path.lexists(directory):
+        directory = os.path.dirname(directory)
+    return directory
 
 
 def _check_kind(path: str) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.form import parse_object
 from bullpen.stores.files.journal import Changes
-from bullpen.stores.files.obstacle import check_append, check_directory, check_replace
+from bullpen.stores.files.obstacle import check_append, check_directory, check_move, check_replace
 
 T = TypeVar("T")
 
@@ -364,6 +364,8 @@ class View:
 
     def move(self, source: str, target: str) -> None:
         """A directory goes to another place. The first thing that a verb does, and it is a group of its own."""
+        place = self._base(target.rpartition("/")[0])
+        self._refuse(source, lambda base: None if place is None else check_move(base, place))
         self._top().moves.append((source, target))
         self._version += 1
         self.disk_version += 1
