@@ -292,6 +292,35 @@ def test_head_takes_one_line(bullpen: Bullpen) -> None:
     assert ran.stderr == ""
 
 
+@pytest.mark.parametrize("words", [["events", "--follow"], ["events", "-f", "--after", "now"], ["log", "lead", "-f"]])
+def test_who_follows_ends_with_its_reader_and_not_with_the_next_line(bullpen: Bullpen, words: list[str]) -> None:
+    bullpen.prepare(one_task)
+    follower = bullpen.start(*words)
+    assert follower.stdout is not None
+    follower.stdout.close()
+    _, err = follower.communicate(timeout=BOUND_SECONDS)
+    assert (follower.returncode, err) == (141, b"")
+
+
+def test_what_a_follower_writes_into_may_be_read_from_too(bullpen: Bullpen) -> None:
+    bullpen.prepare(one_task)
+    os.mkfifo(bullpen.directory / "pipe")
+    both_ways = os.open(bullpen.directory / "pipe", os.O_RDWR)
+    os.write(both_ways, b"there before\n")
+    with open(both_ways, "rb", buffering=0) as shown:
+        follower = subprocess.Popen(
+            [*COMMAND, "events", "--follow", "--limit", "3"],
+            cwd=bullpen.directory,
+            env=bullpen.environment,
+            stdout=both_ways,
+        )
+        assert shown.readline() == b"there before\n"
+        assert [shown.readline().split()[1] for _ in range(2)] == [b"TeamCreated", b"TaskCreated"]
+        bullpen("task", "claim")
+        assert shown.readline().split()[1] == b"TaskClaimed"
+    assert follower.wait(BOUND_SECONDS) == 0
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_told(bullpen: Bullpen) -> None:
     bullpen.prepare(one_task)

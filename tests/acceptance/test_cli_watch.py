@@ -62,6 +62,18 @@ def test_a_killed_host_ends_it_too(bullpen: Bullpen) -> None:
     assert "nobody hosts team" in err.decode()
 
 
+def test_it_ends_with_its_reader(bullpen: Bullpen) -> None:
+    with at_work(bullpen) as working:
+        watching = bullpen.start("watch", "--json")
+        assert watching.stdout is not None
+        read_line(watching)
+        watching.stdout.close()
+        _, err = watching.communicate(timeout=BOUND_SECONDS)
+        assert (watching.returncode, err) == (141, b"")
+        working.say()
+        working.end()
+
+
 def test_of_a_team_at_rest_it_shows_the_last_news_and_ends(finished: Bullpen) -> None:
     before = ask_team(finished, last_position)
     ran = finished("watch", TEAM)

@@ -11,6 +11,7 @@ import typer
 from bullpen.cli import completion
 from bullpen.cli.call import Call
 from bullpen.cli.commands.number import parse_count
+from bullpen.cli.pipe import while_read
 from bullpen.cli.views.event import draw_event
 from bullpen.domain.event import Event
 from bullpen.store import BEGINNING
@@ -42,7 +43,7 @@ async def _events(call: Call, named: str | None, follow: bool, after: str, limit
         position = await team.store.last_position(team.id) if after == NOW else after
         source = team.follow_events(after=position) if follow else _so_far(team, position)
         shown = 0
-        async with aclosing(source) as log:  # type: ignore[type-var]
+        async with while_read(), aclosing(source) as log:  # type: ignore[type-var]
             async for event in log:
                 _show(call, event)
                 shown += 1

@@ -11,6 +11,7 @@ from bullpen.cli.call import Call
 from bullpen.cli.commands.known import get_member
 from bullpen.cli.commands.number import parse_count
 from bullpen.cli.page import Page
+from bullpen.cli.pipe import while_read
 from bullpen.cli.views.log import draw_turn
 from bullpen.domain.member import USER
 from bullpen.domain.text import name_key
@@ -61,7 +62,7 @@ def _show(call: Call, turn: Turn, is_full: bool) -> None:
 
 
 async def _follow(call: Call, team: Team, name: str, seq: int, is_full: bool) -> None:
-    async with team.store.listen_events(team.id) as bell:
+    async with while_read(), team.store.listen_events(team.id) as bell:
         while True:
             bell.clear()
             for turn in await team.list_turns(name, after_seq=seq):

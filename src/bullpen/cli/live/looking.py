@@ -13,6 +13,7 @@ from bullpen.cli.call import Call
 from bullpen.cli.live.news import draw_news
 from bullpen.cli.live.picture import draw_picture
 from bullpen.cli.live.screen import Screen
+from bullpen.cli.pipe import while_read
 from bullpen.cli.text import json_text
 from bullpen.domain.budget import limits_of
 from bullpen.domain.codec import encode
@@ -40,7 +41,7 @@ class Looking:
     async def until_over(self, show: Show) -> tuple[Hosts, Standing | None]:
         """Returns who would host it next, and how it stands if workers still host it."""
         news = await self._catch_up(self._recent)
-        async with self._team.store.listen_events(self._team.id) as bell:
+        async with while_read(), self._team.store.listen_events(self._team.id) as bell:
             while True:
                 bell.clear()
                 # Read again each time: the lead may name it, or delete it.
