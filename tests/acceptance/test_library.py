@@ -7,7 +7,7 @@ import fcntl
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 import bullpen
 from bullpen import Evidence, Team, open_team
 from bullpen.domain.member import MemberStatus
+from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, UsageError
 from tests.acceptance.command import BOUND_SECONDS
@@ -215,6 +216,40 @@ async def test_a_task_with_a_check_is_completed_with_its_evidence(team: Team) ->
         passed = await me.complete_task(task.id, result="ok", evidence=proof, operation_id="done")
         assert await me.complete_task(task.id, result="ok", evidence=proof, operation_id="done") == passed
     assert passed.status is TaskStatus.COMPLETED
+
+
+async def test_every_verb_of_a_member_and_of_the_team_that_writes_can_be_repeated(team: Team) -> None:
+    for subject in ("first", "second", "third", "fourth"):
+        await team.create_task(subject)
+    async with team.join("cat") as me:
+        await me.claim_task(1)
+        asked = await team.store.open_request(me.ref, RequestKind.PERMISSION, "user", payload={"call": "1"}, digest="1")
+        goodbye = await team.shut_down("cat")
+        verbs: dict[str, Callable[[], Awaitable[object]]] = {
+            "answer": lambda: me.answer_request(goodbye.id, approve=False, reason="not yet", operation_id="answer"),
+            "change": lambda: me.update_task(1, active_form="Doing it", operation_id="change"),
+            "plan": lambda: me.submit_plan("look, then leap", operation_id="plan"),
+            "say": lambda: team.send("cat", "hello", operation_id="say"),
+            "say to all": lambda: team.broadcast("hello", operation_id="say to all"),
+            "rename": lambda: team.update_task(2, subject="2nd", operation_id="rename"),
+            "claim": lambda: team.claim_task(2, operation_id="claim"),
+            "release": lambda: team.release_task(2, note="not now", operation_id="release"),
+            "claim any": lambda: team.claim_task(operation_id="claim any"),
+            "fail": lambda: team.fail_task(1, reason="no", operation_id="fail"),
+            "retry": lambda: team.retry_task(1, operation_id="retry"),
+            "complete": lambda: team.complete_task(3, operation_id="complete"),
+            "drop": lambda: team.delete_task(4, operation_id="drop"),
+            "approve": lambda: team.approve(asked.id, operation_id="approve"),
+            "spawn": lambda: team.spawn("ana", operation_id="spawn"),
+            "interrupt": lambda: team.interrupt("ana", "stop it", operation_id="interrupt"),
+            "compact": lambda: team.compact("ana", operation_id="compact"),
+            "shut down": lambda: team.shut_down("ana", operation_id="shut down"),
+        }
+        for name, verb in verbs.items():
+            first = await verb()
+            position = await team.store.last_position(team.id)
+            assert await verb() == first, name
+            assert await team.store.last_position(team.id) == position, f"{name} was done twice"
 
 
 async def test_a_status_may_be_written_as_a_word(team: Team) -> None:

@@ -87,13 +87,19 @@ class Session:
         await self._acknowledge()
         return await self._store.send(self.ref, None, content, type=MessageType.BROADCAST, operation_id=operation_id)
 
-    async def answer_request(self, request_id: int, *, approve: bool, reason: str = "") -> Request:
+    async def answer_request(
+        self, request_id: int, *, approve: bool, reason: str = "", operation_id: str | None = None
+    ) -> Request:
         await self._acknowledge()
-        return await self._store.answer_request(self.ref, request_id, approve=approve, reason=reason)
+        return await self._store.answer_request(
+            self.ref, request_id, approve=approve, reason=reason, operation_id=operation_id
+        )
 
-    async def submit_plan(self, plan: str) -> Request:
+    async def submit_plan(self, plan: str, *, operation_id: str | None = None) -> Request:
         await self._acknowledge()
-        return await self._store.open_request(self.ref, RequestKind.PLAN, "lead", content=plan)
+        return await self._store.open_request(
+            self.ref, RequestKind.PLAN, "lead", content=plan, operation_id=operation_id
+        )
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -113,9 +119,9 @@ class Session:
         await self._acknowledge()
         return await self._store.claim_task(self.ref, task_id, operation_id=operation_id)
 
-    async def update_task(self, task_id: int, **changes: Any) -> Task:
+    async def update_task(self, task_id: int, *, operation_id: str | None = None, **changes: Any) -> Task:
         await self._acknowledge()
-        return await self._store.update_task(self.ref, task_id, TaskChanges(**changes))
+        return await self._store.update_task(self.ref, task_id, TaskChanges(**changes), operation_id=operation_id)
 
     async def complete_task(
         self, task_id: int, *, result: str = "", evidence: Evidence | None = None, operation_id: str | None = None

@@ -195,34 +195,38 @@ class Team:
         wanted = None if status is None else parse_task_status(status)
         return await self.store.list_tasks(self.id, status=wanted, owner=owner, after_id=after_id, limit=limit)
 
-    async def update_task(self, task_id: int, **changes: Any) -> Task:
+    async def update_task(self, task_id: int, *, operation_id: str | None = None, **changes: Any) -> Task:
         """Fields of `TaskChanges`: subject, description, owner, role, check, add_blocked_by, …"""
-        return await self.store.update_task(self._me, task_id, TaskChanges(**changes))
+        return await self.store.update_task(self._me, task_id, TaskChanges(**changes), operation_id=operation_id)
 
     async def set_task_status(self, task_id: int, status: TaskStatus | str, *, note: str = "") -> Task:
         """The verb that leads to this status, whichever it is."""
         return await set_task_status(self.store, self._me, task_id, parse_task_status(status), note=note)
 
-    async def claim_task(self, task_id: int | None = None) -> Task | None:
+    async def claim_task(self, task_id: int | None = None, *, operation_id: str | None = None) -> Task | None:
         """For the human: `user` becomes its owner. Without a number, the next claimable one."""
         if task_id is None:
-            return await self.store.claim_next_task(self._me)
-        return await self.store.claim_task(self._me, task_id)
+            return await self.store.claim_next_task(self._me, operation_id=operation_id)
+        return await self.store.claim_task(self._me, task_id, operation_id=operation_id)
 
-    async def complete_task(self, task_id: int, *, result: str = "", unverified: bool = False) -> Task:
-        return await self.store.complete_task(self._me, task_id, result=result, unverified=unverified)
+    async def complete_task(
+        self, task_id: int, *, result: str = "", unverified: bool = False, operation_id: str | None = None
+    ) -> Task:
+        return await self.store.complete_task(
+            self._me, task_id, result=result, unverified=unverified, operation_id=operation_id
+        )
 
-    async def fail_task(self, task_id: int, *, reason: str = "") -> Task:
-        return await self.store.fail_task(self._me, task_id, reason=reason)
+    async def fail_task(self, task_id: int, *, reason: str = "", operation_id: str | None = None) -> Task:
+        return await self.store.fail_task(self._me, task_id, reason=reason, operation_id=operation_id)
 
-    async def release_task(self, task_id: int, *, note: str = "") -> Task:
-        return await self.store.release_task(self._me, task_id, note=note)
+    async def release_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
+        return await self.store.release_task(self._me, task_id, note=note, operation_id=operation_id)
 
-    async def retry_task(self, task_id: int, *, note: str = "") -> Task:
-        return await self.store.retry_task(self._me, task_id, note=note)
+    async def retry_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
+        return await self.store.retry_task(self._me, task_id, note=note, operation_id=operation_id)
 
-    async def delete_task(self, task_id: int) -> Task:
-        return await self.store.delete_task(self._me, task_id)
+    async def delete_task(self, task_id: int, *, operation_id: str | None = None) -> Task:
+        return await self.store.delete_task(self._me, task_id, operation_id=operation_id)
 
     # -- members -------------------------------------------------------------------------
 
@@ -237,6 +241,7 @@ class Team:
         labels: Sequence[str] = (),
         require_plan: bool = False,
         task_id: int | None = None,
+        operation_id: str | None = None,
     ) -> Spawned:
         """Only a worker that has all the labels hosts it."""
         return await self.store.spawn_member(
@@ -249,6 +254,7 @@ class Team:
             labels=labels,
             plan_required=require_plan,
             task_id=task_id,
+            operation_id=operation_id,
         )
 
     async def list_members(self) -> list[Member]:
@@ -268,21 +274,28 @@ class Team:
         """A member's transcript."""
         return await self.store.list_turns(self.id, name, after_seq=after_seq)
 
-    async def shut_down(self, name: str, *, reason: str = "", timeout_seconds: float = 30.0) -> Request:
+    async def shut_down(
+        self, name: str, *, reason: str = "", timeout_seconds: float = 30.0, operation_id: str | None = None
+    ) -> Request:
         """Ask a member to stop; after the deadline it is forced."""
         # One who died without a word answers nothing: declared dead, it is shut down at once.
         await LapseWatch(self.store).look()
         return await self.store.open_request(
-            self._me, RequestKind.SHUTDOWN, name, content=reason, timeout_seconds=timeout_seconds
+            self._me,
+            RequestKind.SHUTDOWN,
+            name,
+            content=reason,
+            timeout_seconds=timeout_seconds,
+            operation_id=operation_id,
         )
 
-    async def interrupt(self, name: str, text: str = "") -> Member:
+    async def interrupt(self, name: str, text: str = "", *, operation_id: str | None = None) -> Member:
         """Cut off what it does just now; a text reaches it at once."""
-        return await self.store.interrupt_member(self._me, name, text)
+        return await self.store.interrupt_member(self._me, name, text, operation_id=operation_id)
 
-    async def compact(self, name: str, focus: str = "") -> Member:
+    async def compact(self, name: str, focus: str = "", *, operation_id: str | None = None) -> Member:
         """Its memory is compressed before its next request; what concerns `focus` is kept above all."""
-        return await self.store.want_compaction(self._me, name, focus)
+        return await self.store.want_compaction(self._me, name, focus, operation_id=operation_id)
 
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
@@ -327,12 +340,14 @@ class Team:
 
     # -- mail and requests -----------------------------------------------------------------
 
-    async def send(self, to: str, content: str, *, reply_to: int | None = None) -> Receipt:
-        [receipt] = await self.store.send(self._me, to, content, reply_to=reply_to)
+    async def send(
+        self, to: str, content: str, *, reply_to: int | None = None, operation_id: str | None = None
+    ) -> Receipt:
+        [receipt] = await self.store.send(self._me, to, content, reply_to=reply_to, operation_id=operation_id)
         return receipt
 
-    async def broadcast(self, content: str) -> list[Receipt]:
-        return await self.store.send(self._me, None, content, type=MessageType.BROADCAST)
+    async def broadcast(self, content: str, *, operation_id: str | None = None) -> list[Receipt]:
+        return await self.store.send(self._me, None, content, type=MessageType.BROADCAST, operation_id=operation_id)
 
     async def talk(self, content: str) -> None:
         """The human's word to the lead, who is brought back for it if it was shut down."""
@@ -348,11 +363,22 @@ class Team:
     async def list_requests(self, *, status: RequestStatus | None = RequestStatus.OPEN) -> list[Request]:
         return await self.store.list_requests(self.id, status=status)
 
-    async def approve(self, request_id: int, *, reason: str = "", scope: PermissionScope | None = None) -> Request:
-        return await self.store.answer_request(self._me, request_id, approve=True, reason=reason, scope=scope)
+    async def approve(
+        self,
+        request_id: int,
+        *,
+        reason: str = "",
+        scope: PermissionScope | None = None,
+        operation_id: str | None = None,
+    ) -> Request:
+        return await self.store.answer_request(
+            self._me, request_id, approve=True, reason=reason, scope=scope, operation_id=operation_id
+        )
 
-    async def reject(self, request_id: int, *, reason: str = "") -> Request:
-        return await self.store.answer_request(self._me, request_id, approve=False, reason=reason)
+    async def reject(self, request_id: int, *, reason: str = "", operation_id: str | None = None) -> Request:
+        return await self.store.answer_request(
+            self._me, request_id, approve=False, reason=reason, operation_id=operation_id
+        )
 
     # -- the whole -------------------------------------------------------------------------
 
@@ -466,8 +492,8 @@ class Team:
         """What was spent: the team's account first, then each member's."""
         return await self.store.list_accounts(self.id)
 
-    async def delete(self, *, deadline_seconds: float = 30.0) -> TeamRecord:
-        return await self.store.delete_team(self._me, deadline_seconds=deadline_seconds)
+    async def delete(self, *, deadline_seconds: float = 30.0, operation_id: str | None = None) -> TeamRecord:
+        return await self.store.delete_team(self._me, deadline_seconds=deadline_seconds, operation_id=operation_id)
 
 
 async def set_task_status(store: Store, by: MemberRef, task_id: int, status: TaskStatus, *, note: str = "") -> Task:
