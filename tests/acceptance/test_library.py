@@ -252,6 +252,27 @@ async def test_every_verb_of_a_member_and_of_the_team_that_writes_can_be_repeate
             assert await team.store.last_position(team.id) == position, f"{name} was done twice"
 
 
+async def test_an_operation_id_names_a_deed_of_one_team(team: Team, url: str) -> None:
+    async def do_all(of: Team) -> list[object]:
+        made = await of.create_task("make it", operation_id="make")
+        async with of.join("cat") as me:
+            await me.claim_task(made.id, operation_id="claim")
+            done = await me.complete_task(made.id, result=f"by cat of {of.id}", operation_id="done")
+            again = await me.create_task("make it again", operation_id="again")
+            sent = await me.send("user", "done", operation_id="say")
+        return [made.team_id, done.result, again.team_id, sent.message.team_id]
+
+    assert await do_all(team) == [team.id, f"by cat of {team.id}", team.id, team.id]
+    async with open_team("other", store=url) as other:
+        assert await do_all(other) == [other.id, f"by cat of {other.id}", other.id, other.id]
+    await team.delete()
+    async with open_team("graphql", store=url) as anew:
+        assert await do_all(anew) == [anew.id, f"by cat of {anew.id}", anew.id, anew.id]
+        for operation_id in ("", "x" * 201):
+            with pytest.raises(UsageError, match="operation id"):
+                await anew.create_task("never", operation_id=operation_id)
+
+
 async def test_a_status_may_be_written_as_a_word(team: Team) -> None:
     first, second = await team.create_task("first"), await team.create_task("second")
     assert (await team.set_task_status(first.id, "in progress")).status is TaskStatus.IN_PROGRESS

@@ -11,6 +11,7 @@ from bullpen.domain.request import Request, RequestKind
 from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.errors import LeaseLost, ShuttingDown
 from bullpen.store import Bell, Store
+from bullpen.team.deed import deed_of
 
 
 class Session:
@@ -80,48 +81,54 @@ class Session:
         self, to: str, content: str, *, reply_to: int | None = None, operation_id: str | None = None
     ) -> Receipt:
         await self._acknowledge()
-        [receipt] = await self._store.send(self.ref, to, content, reply_to=reply_to, operation_id=operation_id)
+        [receipt] = await self._store.send(
+            self.ref, to, content, reply_to=reply_to, operation_id=self._deed(operation_id)
+        )
         return receipt
 
     async def broadcast(self, content: str, *, operation_id: str | None = None) -> list[Receipt]:
         await self._acknowledge()
-        return await self._store.send(self.ref, None, content, type=MessageType.BROADCAST, operation_id=operation_id)
+        return await self._store.send(
+            self.ref, None, content, type=MessageType.BROADCAST, operation_id=self._deed(operation_id)
+        )
 
     async def answer_request(
         self, request_id: int, *, approve: bool, reason: str = "", operation_id: str | None = None
     ) -> Request:
         await self._acknowledge()
         return await self._store.answer_request(
-            self.ref, request_id, approve=approve, reason=reason, operation_id=operation_id
+            self.ref, request_id, approve=approve, reason=reason, operation_id=self._deed(operation_id)
         )
 
     async def submit_plan(self, plan: str, *, operation_id: str | None = None) -> Request:
         await self._acknowledge()
         return await self._store.open_request(
-            self.ref, RequestKind.PLAN, "lead", content=plan, operation_id=operation_id
+            self.ref, RequestKind.PLAN, "lead", content=plan, operation_id=self._deed(operation_id)
         )
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    async def create_task(self, subject: str, **details: Any) -> Task:
+    async def create_task(self, subject: str, *, operation_id: str | None = None, **details: Any) -> Task:
         await self._acknowledge()
-        return await self._store.create_task(self.ref, subject, **details)
+        return await self._store.create_task(self.ref, subject, operation_id=self._deed(operation_id), **details)
 
     async def claim_next_task(self, *, operation_id: str | None = None) -> Task | None:
         """None if there is nothing for this member, or it is asked to shut down."""
         await self._acknowledge()
         try:
-            return await self._store.claim_next_task(self.ref, operation_id=operation_id)
+            return await self._store.claim_next_task(self.ref, operation_id=self._deed(operation_id))
         except ShuttingDown:
             return None
 
     async def claim_task(self, task_id: int, *, operation_id: str | None = None) -> Task:
         await self._acknowledge()
-        return await self._store.claim_task(self.ref, task_id, operation_id=operation_id)
+        return await self._store.claim_task(self.ref, task_id, operation_id=self._deed(operation_id))
 
     async def update_task(self, task_id: int, *, operation_id: str | None = None, **changes: Any) -> Task:
         await self._acknowledge()
-        return await self._store.update_task(self.ref, task_id, TaskChanges(**changes), operation_id=operation_id)
+        return await self._store.update_task(
+            self.ref, task_id, TaskChanges(**changes), operation_id=self._deed(operation_id)
+        )
 
     async def complete_task(
         self, task_id: int, *, result: str = "", evidence: Evidence | None = None, operation_id: str | None = None
@@ -129,18 +136,20 @@ class Session:
         """A task with a check needs the evidence of it: what your code ran, and how it ended."""
         await self._acknowledge()
         if evidence is None:
-            return await self._store.complete_task(self.ref, task_id, result=result, operation_id=operation_id)
+            return await self._store.complete_task(
+                self.ref, task_id, result=result, operation_id=self._deed(operation_id)
+            )
         return await self._store.complete_checked_task(
-            self.ref, task_id, evidence, result=result, operation_id=operation_id
+            self.ref, task_id, evidence, result=result, operation_id=self._deed(operation_id)
         )
 
     async def fail_task(self, task_id: int, *, reason: str = "", operation_id: str | None = None) -> Task:
         await self._acknowledge()
-        return await self._store.fail_task(self.ref, task_id, reason=reason, operation_id=operation_id)
+        return await self._store.fail_task(self.ref, task_id, reason=reason, operation_id=self._deed(operation_id))
 
     async def release_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
         await self._acknowledge()
-        return await self._store.release_task(self.ref, task_id, note=note, operation_id=operation_id)
+        return await self._store.release_task(self.ref, task_id, note=note, operation_id=self._deed(operation_id))
 
     async def get_task(self, task_id: int) -> Task:
         return await self._store.get_task(self._member.team_id, task_id)
@@ -160,6 +169,9 @@ class Session:
             if is_clean:
                 await self._acknowledge()
             await self._store.shut_down_member(self.ref, reason="finished" if is_clean else "crashed")
+
+    def _deed(self, operation_id: str | None) -> str | None:
+        return deed_of(self._member.team_id, operation_id)
 
     async def _acknowledge(self) -> None:
         offered = self._offered

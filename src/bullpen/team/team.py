@@ -32,6 +32,7 @@ from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
 from bullpen.team.beginning import STOPPED, wake_lead
+from bullpen.team.deed import deed_of
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
 from bullpen.tools.handover import list_blockers
@@ -174,7 +175,7 @@ class Team:
             check=check,
             owner=owner,
             files=files,
-            operation_id=operation_id,
+            operation_id=self._deed(operation_id),
         )
 
     async def get_task(self, task_id: int) -> Task:
@@ -197,7 +198,9 @@ class Team:
 
     async def update_task(self, task_id: int, *, operation_id: str | None = None, **changes: Any) -> Task:
         """Fields of `TaskChanges`: subject, description, owner, role, check, add_blocked_by, …"""
-        return await self.store.update_task(self._me, task_id, TaskChanges(**changes), operation_id=operation_id)
+        return await self.store.update_task(
+            self._me, task_id, TaskChanges(**changes), operation_id=self._deed(operation_id)
+        )
 
     async def set_task_status(self, task_id: int, status: TaskStatus | str, *, note: str = "") -> Task:
         """The verb that leads to this status, whichever it is."""
@@ -206,27 +209,27 @@ class Team:
     async def claim_task(self, task_id: int | None = None, *, operation_id: str | None = None) -> Task | None:
         """For the human: `user` becomes its owner. Without a number, the next claimable one."""
         if task_id is None:
-            return await self.store.claim_next_task(self._me, operation_id=operation_id)
-        return await self.store.claim_task(self._me, task_id, operation_id=operation_id)
+            return await self.store.claim_next_task(self._me, operation_id=self._deed(operation_id))
+        return await self.store.claim_task(self._me, task_id, operation_id=self._deed(operation_id))
 
     async def complete_task(
         self, task_id: int, *, result: str = "", unverified: bool = False, operation_id: str | None = None
     ) -> Task:
         return await self.store.complete_task(
-            self._me, task_id, result=result, unverified=unverified, operation_id=operation_id
+            self._me, task_id, result=result, unverified=unverified, operation_id=self._deed(operation_id)
         )
 
     async def fail_task(self, task_id: int, *, reason: str = "", operation_id: str | None = None) -> Task:
-        return await self.store.fail_task(self._me, task_id, reason=reason, operation_id=operation_id)
+        return await self.store.fail_task(self._me, task_id, reason=reason, operation_id=self._deed(operation_id))
 
     async def release_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
-        return await self.store.release_task(self._me, task_id, note=note, operation_id=operation_id)
+        return await self.store.release_task(self._me, task_id, note=note, operation_id=self._deed(operation_id))
 
     async def retry_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
-        return await self.store.retry_task(self._me, task_id, note=note, operation_id=operation_id)
+        return await self.store.retry_task(self._me, task_id, note=note, operation_id=self._deed(operation_id))
 
     async def delete_task(self, task_id: int, *, operation_id: str | None = None) -> Task:
-        return await self.store.delete_task(self._me, task_id, operation_id=operation_id)
+        return await self.store.delete_task(self._me, task_id, operation_id=self._deed(operation_id))
 
     # -- members -------------------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class Team:
             labels=labels,
             plan_required=require_plan,
             task_id=task_id,
-            operation_id=operation_id,
+            operation_id=self._deed(operation_id),
         )
 
     async def list_members(self) -> list[Member]:
@@ -286,16 +289,16 @@ class Team:
             name,
             content=reason,
             timeout_seconds=timeout_seconds,
-            operation_id=operation_id,
+            operation_id=self._deed(operation_id),
         )
 
     async def interrupt(self, name: str, text: str = "", *, operation_id: str | None = None) -> Member:
         """Cut off what it does just now; a text reaches it at once."""
-        return await self.store.interrupt_member(self._me, name, text, operation_id=operation_id)
+        return await self.store.interrupt_member(self._me, name, text, operation_id=self._deed(operation_id))
 
     async def compact(self, name: str, focus: str = "", *, operation_id: str | None = None) -> Member:
         """Its memory is compressed before its next request; what concerns `focus` is kept above all."""
-        return await self.store.want_compaction(self._me, name, focus, operation_id=operation_id)
+        return await self.store.want_compaction(self._me, name, focus, operation_id=self._deed(operation_id))
 
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
@@ -343,11 +346,15 @@ class Team:
     async def send(
         self, to: str, content: str, *, reply_to: int | None = None, operation_id: str | None = None
     ) -> Receipt:
-        [receipt] = await self.store.send(self._me, to, content, reply_to=reply_to, operation_id=operation_id)
+        [receipt] = await self.store.send(
+            self._me, to, content, reply_to=reply_to, operation_id=self._deed(operation_id)
+        )
         return receipt
 
     async def broadcast(self, content: str, *, operation_id: str | None = None) -> list[Receipt]:
-        return await self.store.send(self._me, None, content, type=MessageType.BROADCAST, operation_id=operation_id)
+        return await self.store.send(
+            self._me, None, content, type=MessageType.BROADCAST, operation_id=self._deed(operation_id)
+        )
 
     async def talk(self, content: str) -> None:
         """The human's word to the lead, who is brought back for it if it was shut down."""
@@ -372,12 +379,12 @@ class Team:
         operation_id: str | None = None,
     ) -> Request:
         return await self.store.answer_request(
-            self._me, request_id, approve=True, reason=reason, scope=scope, operation_id=operation_id
+            self._me, request_id, approve=True, reason=reason, scope=scope, operation_id=self._deed(operation_id)
         )
 
     async def reject(self, request_id: int, *, reason: str = "", operation_id: str | None = None) -> Request:
         return await self.store.answer_request(
-            self._me, request_id, approve=False, reason=reason, operation_id=operation_id
+            self._me, request_id, approve=False, reason=reason, operation_id=self._deed(operation_id)
         )
 
     # -- the whole -------------------------------------------------------------------------
@@ -493,7 +500,12 @@ class Team:
         return await self.store.list_accounts(self.id)
 
     async def delete(self, *, deadline_seconds: float = 30.0, operation_id: str | None = None) -> TeamRecord:
-        return await self.store.delete_team(self._me, deadline_seconds=deadline_seconds, operation_id=operation_id)
+        return await self.store.delete_team(
+            self._me, deadline_seconds=deadline_seconds, operation_id=self._deed(operation_id)
+        )
+
+    def _deed(self, operation_id: str | None) -> str | None:
+        return deed_of(self.id, operation_id)
 
 
 async def set_task_status(store: Store, by: MemberRef, task_id: int, status: TaskStatus, *, note: str = "") -> Task:

@@ -1,0 +1,9 @@
+"""The operation ids that programs give: each names one deed of one team."""
+
+from __future__ import annotations
+
+
+def deed_of(team_id: int, operation_id: str | None) -> str | None:
+    """Stores know operations of all their teams: `done-3` of another team, or of an earlier one of this name, would
+    be taken for the same deed, and its outcome returned. Nor is it one of the runtime's own."""
+    return f"own/{team_id}/{operation_id}" if operation_id else operation_id
