@@ -94,6 +94,8 @@ def test_a_subject_that_begins_with_a_dash_stands_after_two_dashes(bullpen: Bull
         (["update", "1", "--status", "x"], f"'x' {NO_STATUS}"),
         (["update", "1", "--subject", ""], "a task needs a subject: say in one line what is to be done"),
         (["update", "1", "--result", "x"], NO_RESULT),
+        (["update", "1", "--status", "deleted", "--note", "not ours"], NO_RESULT),
+        (["update", "1", "--status", "in_progress", "--result", "x"], NO_RESULT),
         (["update", "1", "--owner", "nobody"], "there is no member 'nobody' to give the task to"),
         (["claim", "x"], "'x' is not a task number; write 3 or #3"),
         (["done", "9"], "there is no task #9 in this team"),

@@ -23,6 +23,9 @@ Number = Annotated[str, typer.Argument(metavar="ID", help="The task's number: 3 
 Numbers = list[str] | None
 Globs = list[str] | None
 
+TOLD = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.PENDING)
+"""What a task becomes with a word about it. Of the others nothing is kept."""
+
 
 @branch.command("add")
 def add(
@@ -164,7 +167,7 @@ def update(
     edges = ("add_blocked_by", "remove_blocked_by", "add_blocks")
     changes = {name: value for name, value in changes.items() if value is not UNSET and (value or name not in edges)}
     to = None if status is None else parse_task_status(status)
-    if result is not None and to is None:
+    if result is not None and to not in TOLD:
         raise UsageError("--result goes with --status completed or failed, --note with --status pending")
     if not changes and to is None:
         raise UsageError("nothing to change: say what, for example --status failed; see `bullpen task update --help`")
