@@ -338,6 +338,18 @@ def test_done_frees_who_waited(bullpen: Bullpen) -> None:
     assert bullpen.refused("task", "claim", "1", code=1) == "#1 is completed; take another task"
 
 
+def test_a_result_that_comes_too_late_to_be_kept_is_refused(bullpen: Bullpen) -> None:
+    bullpen.prepare(three_tasks)
+    bullpen("task", "done", "1")
+    bullpen("task", "done", "3", "--result", "12 resolvers")
+    line = "#1 was completed before and has no result, this one is not kept: a new task can tell it"
+    assert bullpen.refused("task", "done", "1", "--result", "12 endpoints", code=1) == line
+    line = "#3 was completed before and has its result, this one is not kept: a new task can tell it"
+    assert bullpen.refused("task", "update", "3", "--status", "done", "--result", "13", code=1) == line
+    # To say the same again, or nothing, is no mistake.
+    assert bullpen("task", "done", "3", "--result", "12 resolvers").out == bullpen("task", "done", "3").out
+
+
 def test_the_human_may_complete_anybodys_task_and_its_owner_is_told(bullpen: Bullpen) -> None:
     async def work(team: Team) -> None:
         await three_tasks(team)

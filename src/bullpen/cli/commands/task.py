@@ -14,6 +14,7 @@ from bullpen.cli.views.task import draw_board, draw_line, draw_task
 from bullpen.domain.codec import encode
 from bullpen.domain.files import parse_files
 from bullpen.domain.task import UNSET, Task, TaskStatus, parse_task_id, parse_task_status
+from bullpen.domain.text import clean
 from bullpen.errors import BullpenError, CheckRequired, Conflict, UsageError
 from bullpen.team import Team
 
@@ -178,6 +179,8 @@ def update(
 async def _update(call: Call, number: int, changes: dict[str, Any], status: TaskStatus | None, note: str) -> None:
     async with call.team() as team:
         task = await _change(team, number, changes, status, note)
+    if status is TaskStatus.COMPLETED:
+        _check_result(task, note)
     call.show(task, lambda page: draw_line(page, task))
 
 
@@ -238,7 +241,15 @@ async def _done(call: Call, number: int, result: str, unverified: bool) -> None:
             task = await team.complete_task(number, result=result, unverified=unverified)
         except CheckRequired as error:
             raise CheckRequired(f"{error}; --unverified completes it without") from error
+    _check_result(task, result)
     call.show(task, lambda page: draw_line(page, task))
+
+
+def _check_result(task: Task, said: str) -> None:
+    """To complete what is completed changes nothing: whoever says something else of it now has to be told."""
+    if task.status is TaskStatus.COMPLETED and said and task.result != clean(said):
+        kept = "has its result" if task.result else "has no result"
+        raise Conflict(f"#{task.id} was completed before and {kept}, this one is not kept: a new task can tell it")
 
 
 def _ids(texts: Numbers) -> tuple[int, ...]:
