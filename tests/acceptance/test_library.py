@@ -137,6 +137,27 @@ async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: T
     assert original.answered_at is not None
 
 
+async def test_mail_whose_answer_was_refused_is_offered_again(team: Team) -> None:
+    async def answer_whom_there_is_not() -> None:
+        async with team.join("cat") as me:
+            await team.send("cat", "are you there?")
+            await me.take_mail()
+            await me.send("nobody", "yes")
+
+    with pytest.raises(NotFound, match="nobody"):
+        await answer_whom_there_is_not()
+    async with team.join("cat") as me:
+        [again] = await me.take_mail()
+        await me.send("user", "yes", reply_to=again.id)
+        # In one life it is offered once, whatever the verb after it says.
+        with pytest.raises(NotFound, match="nobody"):
+            await me.send("nobody", "hello")
+        assert await me.take_mail() == []
+    [original] = await team.list_mail("cat")
+    assert original.delivered_at is not None
+    assert original.answered_at is not None
+
+
 async def test_mail_that_a_failed_verb_could_not_acknowledge_is_acknowledged_by_the_next(
     team: Team, tmp_path: Path
 ) -> None:

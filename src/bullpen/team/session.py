@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import Request, RequestKind
 from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus, parse_task_status
-from bullpen.errors import LeaseLost, ShuttingDown
+from bullpen.errors import LeaseLost, ShuttingDown, StoreError
 from bullpen.store import Bell, Store
 from bullpen.team.deed import deed_of
+
+T = TypeVar("T")
 
 
 class Session:
     """One member, played by your own code.
 
-    Mail that `take_mail` returned is acknowledged by the next verb of the session:
-    if the process dies before that, it is offered again under the same ids.
+    Mail that `take_mail` returned is acknowledged by the next verb of the session that happens:
+    if the process dies before that, or in it, it is offered again under the same ids.
     """
 
     def __init__(self, store: Store, member: Member) -> None:
@@ -80,76 +83,74 @@ class Session:
     async def send(
         self, to: str, content: str, *, reply_to: int | None = None, operation_id: str | None = None
     ) -> Receipt:
-        await self._acknowledge()
-        [receipt] = await self._store.send(
-            self.ref, to, content, reply_to=reply_to, operation_id=self._deed(operation_id)
+        [receipt] = await self._finish(
+            self._store.send(self.ref, to, content, reply_to=reply_to, operation_id=self._deed(operation_id))
         )
         return receipt
 
     async def broadcast(self, content: str, *, operation_id: str | None = None) -> list[Receipt]:
-        await self._acknowledge()
-        return await self._store.send(
-            self.ref, None, content, type=MessageType.BROADCAST, operation_id=self._deed(operation_id)
+        return await self._finish(
+            self._store.send(self.ref, None, content, type=MessageType.BROADCAST, operation_id=self._deed(operation_id))
         )
 
     async def answer_request(
         self, request_id: int, *, approve: bool, reason: str = "", operation_id: str | None = None
     ) -> Request:
-        await self._acknowledge()
-        return await self._store.answer_request(
-            self.ref, request_id, approve=approve, reason=reason, operation_id=self._deed(operation_id)
+        return await self._finish(
+            self._store.answer_request(
+                self.ref, request_id, approve=approve, reason=reason, operation_id=self._deed(operation_id)
+            )
         )
 
     async def submit_plan(self, plan: str, *, operation_id: str | None = None) -> Request:
-        await self._acknowledge()
-        return await self._store.open_request(
-            self.ref, RequestKind.PLAN, "lead", content=plan, operation_id=self._deed(operation_id)
+        return await self._finish(
+            self._store.open_request(
+                self.ref, RequestKind.PLAN, "lead", content=plan, operation_id=self._deed(operation_id)
+            )
         )
 
     # -- tasks -----------------------------------------------------------------------------------
 
     async def create_task(self, subject: str, *, operation_id: str | None = None, **details: Any) -> Task:
-        await self._acknowledge()
-        return await self._store.create_task(self.ref, subject, operation_id=self._deed(operation_id), **details)
+        return await self._finish(
+            self._store.create_task(self.ref, subject, operation_id=self._deed(operation_id), **details)
+        )
 
     async def claim_next_task(self, *, operation_id: str | None = None) -> Task | None:
         """None if there is nothing for this member, or it is asked to shut down."""
-        await self._acknowledge()
         try:
-            return await self._store.claim_next_task(self.ref, operation_id=self._deed(operation_id))
+            return await self._finish(self._store.claim_next_task(self.ref, operation_id=self._deed(operation_id)))
         except ShuttingDown:
             return None
 
     async def claim_task(self, task_id: int, *, operation_id: str | None = None) -> Task:
-        await self._acknowledge()
-        return await self._store.claim_task(self.ref, task_id, operation_id=self._deed(operation_id))
+        return await self._finish(self._store.claim_task(self.ref, task_id, operation_id=self._deed(operation_id)))
 
     async def update_task(self, task_id: int, *, operation_id: str | None = None, **changes: Any) -> Task:
-        await self._acknowledge()
-        return await self._store.update_task(
-            self.ref, task_id, TaskChanges(**changes), operation_id=self._deed(operation_id)
+        return await self._finish(
+            self._store.update_task(self.ref, task_id, TaskChanges(**changes), operation_id=self._deed(operation_id))
         )
 
     async def complete_task(
         self, task_id: int, *, result: str = "", evidence: Evidence | None = None, operation_id: str | None = None
     ) -> Task:
         """A task with a check needs the evidence of it: what your code ran, and how it ended."""
-        await self._acknowledge()
+        deed = self._deed(operation_id)
         if evidence is None:
-            return await self._store.complete_task(
-                self.ref, task_id, result=result, operation_id=self._deed(operation_id)
-            )
-        return await self._store.complete_checked_task(
-            self.ref, task_id, evidence, result=result, operation_id=self._deed(operation_id)
+            return await self._finish(self._store.complete_task(self.ref, task_id, result=result, operation_id=deed))
+        return await self._finish(
+            self._store.complete_checked_task(self.ref, task_id, evidence, result=result, operation_id=deed)
         )
 
     async def fail_task(self, task_id: int, *, reason: str = "", operation_id: str | None = None) -> Task:
-        await self._acknowledge()
-        return await self._store.fail_task(self.ref, task_id, reason=reason, operation_id=self._deed(operation_id))
+        return await self._finish(
+            self._store.fail_task(self.ref, task_id, reason=reason, operation_id=self._deed(operation_id))
+        )
 
     async def release_task(self, task_id: int, *, note: str = "", operation_id: str | None = None) -> Task:
-        await self._acknowledge()
-        return await self._store.release_task(self.ref, task_id, note=note, operation_id=self._deed(operation_id))
+        return await self._finish(
+            self._store.release_task(self.ref, task_id, note=note, operation_id=self._deed(operation_id))
+        )
 
     async def get_task(self, task_id: int) -> Task:
         return await self._store.get_task(self._member.team_id, task_id)
@@ -173,8 +174,17 @@ class Session:
     def _deed(self, operation_id: str | None) -> str | None:
         return deed_of(self._member.team_id, operation_id)
 
-    async def _acknowledge(self) -> None:
+    async def _finish(self, verb: Awaitable[T]) -> T:
+        """Mail is acknowledged when the verb after it has happened: to die in it, or to be refused, loses none."""
         offered = self._offered
+        outcome = await verb
+        # It has happened, whatever becomes of this: the next verb acknowledges what this one could not.
+        with suppress(StoreError):
+            await self._acknowledge(offered)
+        return outcome
+
+    async def _acknowledge(self, offered: list[int] | None = None) -> None:
+        offered = self._offered if offered is None else offered
         if offered:
             await self._store.acknowledge_mail(self.ref, offered)
             # Not before: a verb that is cancelled, or finds the store unavailable, leaves it to the next one.
