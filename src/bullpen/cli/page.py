@@ -52,8 +52,9 @@ class Page:
             # Blanks between parts are the view's own; only text with other whitespace is folded.
             plain = content if content.isspace() else _keep_ends(content)
             if room is not None:
-                plain = text.cut(plain, room)
-                room -= text.width_of(plain)
+                whole, plain = plain, text.cut(plain, room)
+                # What was cut ends the line, also where a wide character has left a column free.
+                room = room - text.width_of(plain) if plain == whole else 0
             written.append(self.terminal.paint(plain, style))
         self.lines.append("".join(written).rstrip())
 

@@ -62,3 +62,11 @@ def test_a_line_of_a_list_is_cut_as_a_whole() -> None:
     shown = page(20)
     shown.line("0123456789", "  ", "abcdefghijklmnop", is_cut=True)
     assert shown.lines == ["0123456789  abcdefg…"]
+
+
+def test_a_line_that_was_cut_says_so_once() -> None:
+    for subject in ("漢字漢字漢", "two words and more"):
+        shown = page(20)
+        shown.line("0123456789", "  ", subject, "  ", "more", "  ", is_cut=True)
+        assert shown.lines[0].count("…") == 1
+        assert shown.lines[0].endswith("…")
