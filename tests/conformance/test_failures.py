@@ -333,6 +333,22 @@ async def test_a_database_that_was_removed_is_missed_by_whoever_waits_and_by_eve
     assert (tmp_path / "store").exists() == is_replaced
 
 
+async def test_who_follows_a_log_that_is_replaced_by_an_older_one_is_told(tmp_path: Path) -> None:
+    """Its position is no longer one of this log; that is nobody's wrong argument."""
+    async with opened(f"files:{tmp_path}/store", poll_interval_seconds=0.05) as store, asyncio.timeout(BOUND_SECONDS):
+        team, user = await create_team(store)
+        log = tmp_path / "store" / ".teams" / team.name / "events.jsonl"
+        older = log.read_bytes()
+        await store.create_task(user, "later")
+        followed = store.follow_events(team.id)
+        assert [(await anext(followed)).kind for _ in range(2)] == ["TeamCreated", "TaskCreated"]
+        log.write_bytes(older)
+        with pytest.raises(StoreRemoved, match="the log was replaced by another one while it was followed"):
+            await anext(followed)
+        with pytest.raises(UsageError, match="not a position"):
+            await anext(store.follow_events(team.id, after="77777"))
+
+
 async def test_who_finds_the_journal_unreadable_keeps_nobody_else_out(tmp_path: Path) -> None:
     async with opened(f"files:{tmp_path}") as store, opened(f"files:{tmp_path}") as other:
         team, user = await create_team(store)

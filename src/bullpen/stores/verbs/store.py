@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 from bullpen.clock import Clock
 from bullpen.domain.event import Event
 from bullpen.domain.member import MAX_SECONDS, Liveness, Member, MemberRef, Worker
-from bullpen.errors import BullpenError, UsageError
+from bullpen.errors import BullpenError, StoreRemoved, UsageError
 from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import (
     EVENTS_PREFIX,
@@ -230,7 +230,15 @@ class VerbStore(
             position = after
             while True:
                 bell.clear()
-                events = await self.list_events(team_id, after=position)
+                try:
+                    events = await self.list_events(team_id, after=position)
+                except UsageError as error:
+                    if position == after:
+                        raise
+                    # It came from this log: somebody has brought back an older one meanwhile.
+                    raise StoreRemoved(
+                        "the log was replaced by another one while it was followed: begin anew"
+                    ) from error
                 for event in events:
                     yield event
                     position = event.position
