@@ -19,7 +19,6 @@ class EventKind(StrEnum):
     TEAM_RENAMED = "TeamRenamed"
     TEAM_CHANGED = "TeamChanged"
     TEAM_DELETED = "TeamDeleted"
-    WORKER_STARTED = "WorkerStarted"
     WORKER_LAPSED = "WorkerLapsed"
     WORKER_STOPPED = "WorkerStopped"
     MEMBER_SPAWNED = "MemberSpawned"

@@ -96,9 +96,6 @@ class Progress:
     def count(self, status: TaskStatus) -> int:
         return sum(task.status == status for task in self.tasks.values())
 
-    def seconds_until(self, moment: datetime) -> float:
-        return 0.0 if self.began_at is None else max((moment - self.began_at).total_seconds(), 0.0)
-
     def busy_until(self, moment: datetime) -> float:
         """Of all members together: what busy time against wall time compares with `hosted_until`."""
         return sum(member.busy_until(moment) for member in self.members.values())

@@ -58,9 +58,6 @@ class Report:
     commits: int = 0
     workspace: str = ""
 
-    def with_status(self, status: TaskStatus) -> list[Task]:
-        return [task for task in self.tasks if task.status is status]
-
     @property
     def taking(self) -> str | None:
         """The command that takes what was made; None if nothing was."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from bullpen.domain.prompt import ToolSpec
 from bullpen.errors import ToolError
-from bullpen.tool import Changes, Tool
+from bullpen.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,3 @@ class Toolbox:
         if found is None:
             raise ToolError(f"there is no tool {name[:60]!r} for you; you have {', '.join(self._tools)}")
         return found
-
-    def only_reading(self) -> Toolbox:
-        """For subagents that only look."""
-        return Toolbox(tool for tool in self._tools.values() if tool.changes is Changes.NOTHING)
