@@ -19,9 +19,7 @@ Isolation that the verbs rely on:
 - `list_claimers` with `Lock.SHARE` waits for a member who is just leaving and then
   does not return it: so a task that becomes claimable and a member's last look
   before its exit cannot pass each other.
-- `lock_graph` serialises changes of edges between existing tasks of a team.
-- `lock_claims` serialises claims that look at what the others have in progress. It comes
-  last: who holds it waits for no row, `claim` passes over those that are locked.
+- `lock_graph` and `lock_claims` are locks of a whole team; what they stand for is said there.
 """
 
 from __future__ import annotations
@@ -57,22 +55,7 @@ Record = (
     | Account
     | ProviderGate
 )
-R = TypeVar(
-    "R",
-    Team,
-    Worker,
-    Member,
-    Task,
-    Message,
-    Request,
-    Turn,
-    ToolCall,
-    Background,
-    Submission,
-    Reservation,
-    Account,
-    ProviderGate,
-)
+R = TypeVar("R", bound=Record)
 
 
 class Lock(Enum):
@@ -232,7 +215,7 @@ class Transaction(Protocol):
     ) -> list[Task]: ...
 
     async def find_tasks(self, team_id: int, ids: Sequence[int], lock: Lock) -> list[Task]:
-        """Those that exist, locked in ascending order."""
+        """Those that exist, each once, by number; locked in this order."""
         ...
 
     async def claim_next(self, member: Member) -> Task | None:
@@ -244,7 +227,8 @@ class Transaction(Protocol):
         ...
 
     async def lock_claims(self, team_id: int) -> None:
-        """See above."""
+        """Until the end of this transaction no other chooses what it claims by what is in progress in this team. It
+        comes last: who holds it waits for no row, `claim` passes over those that are locked."""
         ...
 
     async def list_claimable(self, member: Member, limit: int) -> list[Task]:
@@ -284,7 +268,7 @@ class Transaction(Protocol):
         ...
 
     async def lock_graph(self, team_id: int) -> None:
-        """See above."""
+        """Until the end of this transaction no other changes edges between existing tasks of this team."""
         ...
 
     async def blockers_of(self, team_id: int, ids: Sequence[int]) -> Mapping[int, Sequence[int]]:

@@ -42,7 +42,6 @@ QUICK_SECONDS = 0.002
 TURN_SECONDS = 0.002
 """How long one task may call verb after verb before the loop has a turn in between."""
 
-
 LATE_SECONDS = 0.05
 """Who leaves the gate so much later than it should may not stay inside for `HURRY_SECONDS`."""
 HURRY_SECONDS = 30.0

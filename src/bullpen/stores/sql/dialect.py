@@ -1,4 +1,7 @@
-"""Where SQLite and PostgreSQL differ, and nothing else."""
+"""How records become rows and rows become records: once for both databases, and how each of them differs.
+
+`Dialect` has what is common, and names what is not; `SqliteDialect` and `PostgresDialect` fill that in.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`Transaction` over SQL: one class for both databases, over `execute` and a dialect.
 
-Events, rings and the outcome of an operation are gathered and written by `flush`
-as the last thing before the commit, so that a database across a network is asked
-as seldom as possible.
+Events and rings are gathered: a database writes all events in one statement, as the
+last thing before the commit, and is asked as seldom as possible.
 """
 
 from __future__ import annotations

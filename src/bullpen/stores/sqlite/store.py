@@ -200,8 +200,11 @@ class SqliteStore(VerbStore):
 
     # -- is it still there? ----------------------------------------------------------------
 
+    def _is_gone(self) -> bool:
+        return self._file not in (NO_FILE, file_at(self._path_name))
+
     def _check_file(self) -> None:
-        if self._file not in (NO_FILE, file_at(self._path_name)):
+        if self._is_gone():
             raise StoreRemoved(
                 f"{self._path} was removed or replaced while it was in use, and its teams with it: "
                 "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
@@ -275,7 +278,7 @@ class SqliteStore(VerbStore):
         return self._read_cursor
 
     async def _has_changed(self) -> bool:
-        if self._file not in (NO_FILE, file_at(self._path_name)):
+        if self._is_gone():
             # Whoever waits looks, and is told; but not the safety net that asks here.
             for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
                 self._board.ring(topic)

@@ -29,6 +29,7 @@ async def get_owner(tx: Transaction, team_id: int, name: str) -> Member:
 
 
 async def get_blockers(tx: Transaction, team_id: int, ids: Sequence[int]) -> list[Task]:
+    """Each once, by number, held; NotFound if one is not there or was deleted."""
     wanted = sorted(set(ids))
     found = await tx.find_tasks(team_id, wanted, Lock.SHARE) if wanted else []
     usable = {task.id for task in found if task.status is not TaskStatus.DELETED}
@@ -54,7 +55,7 @@ def checked_role(role: str | None) -> str | None:
 
 
 def checked_check(check: str | None) -> str | None:
-    return clean(check, what="check").strip() or None if check is not None else None
+    return clean(check or "", what="check").strip() or None
 
 
 async def report_missing_role(tx: Transaction, task: Task) -> None:

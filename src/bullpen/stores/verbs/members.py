@@ -202,10 +202,8 @@ class MemberVerbs:
     async def leave_if_nothing(tx: Transaction, by: MemberRef, *, reason: str = "timeout") -> str | None:
         # Locked for change: whoever sends to it or picks it for a task holds it shared and is waited for.
         _, member = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
-        if member.shutdown_request_id is not None or member.status is MemberStatus.STOPPING:
-            return "shutdown"
-        if await tx.has_undelivered(member.team_id, member.key):
-            return "mail"
+        if (waiting := await _find_waiting(tx, member)) is not None:
+            return waiting
         if await tx.find_in_progress(member.team_id, member.key) is not None:
             return "task"
         if await tx.has_open_task_for(member):
@@ -216,10 +214,8 @@ class MemberVerbs:
     @read
     async def find_work(tx: Transaction, by: MemberRef) -> str | None:
         _, member = await fenced(tx, by, lock=Lock.NONE, team_must_live=False)
-        if member.shutdown_request_id is not None or member.status is MemberStatus.STOPPING:
-            return "shutdown"
-        if await tx.has_undelivered(member.team_id, member.key):
-            return "mail"
+        if (waiting := await _find_waiting(tx, member)) is not None:
+            return waiting
         return "task" if await _may_claim_something(tx, member) else None
 
     @read
@@ -294,6 +290,13 @@ async def _take_in(tx: Transaction, worker: Worker, member: Member) -> Member:
         incarnation=hosted.incarnation,
     )
     return hosted
+
+
+async def _find_waiting(tx: Transaction, member: Member) -> str | None:
+    """What waits for this member alone, its tasks aside."""
+    if member.shutdown_request_id is not None or member.status is MemberStatus.STOPPING:
+        return "shutdown"
+    return "mail" if await tx.has_undelivered(member.team_id, member.key) else None
 
 
 async def _may_claim_something(tx: Transaction, member: Member) -> bool:

@@ -70,7 +70,6 @@ class TaskVerbs:
         assigned = None if owner is None else await get_owner(tx, by.team_id, owner)
         # Blockers are held: one that completes just now is seen as completed, or counts its dependents after us.
         blockers = await get_blockers(tx, by.team_id, blocked_by)
-        open_ones = [blocker.id for blocker in blockers if blocker.status not in RELEASES_DEPENDENTS]
         task = await tx.insert(
             Task(
                 team_id=by.team_id,
@@ -82,8 +81,8 @@ class TaskVerbs:
                 role=checked_role(role),
                 check=checked_check(check),
                 files=globs,
-                blocked_by=tuple(sorted({blocker.id for blocker in blockers})),
-                open_blockers=len(set(open_ones)),
+                blocked_by=tuple(blocker.id for blocker in blockers),
+                open_blockers=sum(blocker.status not in RELEASES_DEPENDENTS for blocker in blockers),
                 created_by=creator.name,
                 created_at=tx.now,
                 updated_at=tx.now,
