@@ -20,8 +20,9 @@ What holds for every verb, in every implementation behind `open_store(url)`:
   happened; it happened entirely or not at all, with its rings.
 - **Recorded.** Each change writes its events in the same transaction.
 - **Rings.** Whoever a change concerns is woken after the commit; see `listen_*`.
-- **The team lives.** Verbs that change a deleted team raise `TeamDeleted`, except
-  those that let its members come to rest (status, turns, tool calls, answers).
+- **The team lives.** Verbs that change a deleted team raise `TeamDeleted`, except those that let its members
+  come to rest (status, mail taken, turns, tool calls, answers, a task given back, what was spent, the end of what
+  runs beside them), and those that end what was taken to be integrated.
 - **Reads** never write, never lock out a writer, and see every verb that has returned.
 
 Errors are those of `bullpen.errors`: `UsageError` for arguments that can never

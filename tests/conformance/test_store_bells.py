@@ -119,6 +119,22 @@ async def test_workers_hear_of_wanted_members(board: Board, open_another: OpenAn
             assert await there.wait(BOUND_SECONDS)
 
 
+async def test_workers_hear_of_members_who_lost_their_host(board: Board) -> None:
+    store = board.store
+    doomed = await store.register_worker(slots=1)
+    ana = await board.teammate("ana")
+    await board.teammate("ben", worker=doomed)
+    async with store.listen_wanted() as bell:
+        for cause in (
+            store.lapse_worker(doomed.id, renewals_seen=None),
+            store.release_member(ana, note="crashed"),
+        ):
+            bell.clear()
+            await cause
+            assert await bell.wait(BOUND_SECONDS)
+    assert {(await board.member(name)).status for name in ("ana", "ben")} == {MemberStatus.WANTED}
+
+
 # -- only whom it concerns -----------------------------------------------------------------
 
 
@@ -270,6 +286,19 @@ async def test_who_leaves_passes_the_baton(board: Board) -> None:
         await ears.settle()
         await board.store.shut_down_member(refs[chosen])
         assert other in await ears.rung()
+
+
+async def test_who_dies_passes_the_baton(board: Board) -> None:
+    """ana was woken for the task, and her worker dies before she has looked."""
+    doomed = await board.store.register_worker(slots=1)
+    ana = await board.idle_teammate("ana", worker=doomed)
+    ben, sentinel = await board.idle_teammate("ben"), await board.sentinel()
+    async with board.listening([ana, ben, sentinel]) as ears:
+        await ears.settle()
+        await board.task()
+        assert await ears.rung() == {"ana"}
+        await board.store.lapse_worker(doomed.id, renewals_seen=None)
+        assert "ben" in await ears.rung()
 
 
 async def test_an_idle_owner_that_leaves_wakes_another_for_its_task(board: Board) -> None:

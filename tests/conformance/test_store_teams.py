@@ -15,10 +15,11 @@ from bullpen.domain.member import MemberKind, MemberStatus
 from bullpen.domain.message import MessageType
 from bullpen.domain.request import RequestKind, RequestStatus
 from bullpen.domain.task import TaskStatus
-from bullpen.errors import Conflict, LeaseLost, NotAllowed, NotFound, TeamDeleted, UsageError
+from bullpen.errors import BullpenError, Conflict, LeaseLost, NotAllowed, NotFound, TeamDeleted, UsageError
 from bullpen.store import Store
 from tests.conformance.board import Board
 from tests.conformance.conftest import OpenAnother
+from tests.conformance.test_store_workers import FENCED
 
 
 async def test_a_team_has_its_lead_and_its_user_from_the_beginning(store: Store, clock: FakeClock) -> None:
@@ -163,27 +164,46 @@ async def test_a_deleted_team_stays_readable_and_its_name_is_free(board: Board) 
     assert await store.list_tasks(again.id) == []
 
 
-async def test_every_changing_verb_notices_that_the_team_is_gone(board: Board) -> None:
-    store = board.store
-    task = await board.task()
-    await store.delete_team(board.lead)
-    refused = [
-        store.create_task(board.user, "late"),
-        store.claim_next_task(board.user),
-        store.claim_task(board.user, task.id),
-        store.complete_task(board.user, task.id),
-        store.delete_task(board.user, task.id),
-        store.send(board.user, "lead", "late"),
-        store.spawn_member(board.user, "ana"),
-        store.change_team(board.user, goal="late"),
-        store.delete_team(board.user),
-        store.notify(board.id, "lead", "late"),
-        store.join_member(board.worker.id, board.id, "cat"),
-        store.open_request(board.user, RequestKind.SHUTDOWN, "lead"),
-    ]
-    for verb in refused:
+COMES_TO_REST = {
+    *("set_member_status", "set_member_counters", "shut_down_member", "release_member", "rest_member"),
+    *("leave_if_nothing", "find_work", "attend", "has_prospects", "release_task", "succeed_team"),
+    *("take_mail", "list_offered_mail", "acknowledge_mail", "answer_request"),
+    *("record_turn", "start_call", "finish_call", "interrupt_calls", "end_phase"),
+    *("finish_background", "lose_backgrounds", "reserve", "settle"),
+}
+"""What lets the members of a deleted team come to rest, or only looks."""
+
+
+@pytest.mark.parametrize("verb", sorted(FENCED.keys() - COMES_TO_REST))
+async def test_a_deleted_team_is_noticed_by(board: Board, verb: str) -> None:
+    await board.tasks(3)
+    await board.store.delete_team(board.lead)
+    before = await board.events()
+    with pytest.raises(TeamDeleted):
+        await FENCED[verb](board.store, board.lead)
+    assert await board.events() == before
+
+
+async def test_a_deleted_team_is_noticed_by_who_is_no_member_of_it(board: Board) -> None:
+    await board.store.delete_team(board.lead)
+    for verb in (
+        board.store.notify(board.id, "lead", "late"),
+        board.store.join_member(board.worker.id, board.id, "cat"),
+    ):
         with pytest.raises(TeamDeleted):
             await verb
+
+
+@pytest.mark.parametrize("verb", sorted(COMES_TO_REST))
+async def test_the_deletion_of_its_team_keeps_no_member_from(board: Board, verb: str) -> None:
+    """What else stands in the way of this verb, if anything does, is not that."""
+    await board.store.delete_team(board.lead)
+    try:
+        await FENCED[verb](board.store, board.lead)
+    except TeamDeleted:
+        raise
+    except BullpenError:
+        return
 
 
 async def test_deleting_asks_who_is_hosted_and_ends_who_is_not(board: Board) -> None:

@@ -251,12 +251,16 @@ async def test_a_reservation_that_ran_out_hands_the_task_back(board: Board) -> N
     ana = await board.teammate("ana", worker=doomed)
     task = await board.claimed(ana)
     await store.lapse_worker(doomed.id, renewals_seen=None)
+    reserved = await board.get(task.id)
+    assert reserved.reserved_until is not None
+    event = await board.wait_for(EventKind.TASK_RESERVED, task=task.id, owner="ana")
+    assert event.data["until"] == reserved.reserved_until.isoformat()
     board.clock.advance(9)
     assert await store.hand_back_tasks() == []
     board.clock.advance(2)
     [back] = await store.hand_back_tasks()
     assert back == await board.get(task.id)
-    assert (back.status, back.owner) == (TaskStatus.PENDING, None)
+    assert (back.status, back.owner, back.reserved_until) == (TaskStatus.PENDING, None, None)
     assert "ana" in back.handovers[-1].note
     assert any(f"#{task.id}" in message.content for message in await board.inbox("lead"))
     assert await store.hand_back_tasks() == []
@@ -300,6 +304,18 @@ async def test_a_reservation_runs_out_for_those_who_are_there_if_no_worker_can_h
     board.clock.advance(31)
     [back] = await store.hand_back_tasks()
     assert await store.claim_next_task(ben) is not None
+    assert back.owner is None
+
+
+async def test_a_reservation_runs_out_while_a_member_is_hosted_though_no_worker_takes_more(board: Board) -> None:
+    """Nobody could host its owner, but an external member of the team could take the task."""
+    store = board.store
+    await board.claimed(await board.teammate("ana"))
+    hosts_nobody = await store.register_worker(slots=0)
+    await board.external("cat", worker=hosts_nobody)
+    await store.stop_worker(board.worker.id)
+    board.clock.advance(31)
+    [back] = await store.hand_back_tasks()
     assert back.owner is None
 
 
@@ -356,6 +372,14 @@ async def test_questions_survive_the_death_of_who_asked(board: Board) -> None:
     permission = await board.store.open_request(ana, RequestKind.PERMISSION, "user", content="rm -r build")
     await board.store.lapse_worker(board.worker.id, renewals_seen=None)
     assert (await board.store.get_request(board.id, permission.id)).status is RequestStatus.OPEN
+
+
+async def test_questions_of_who_does_not_come_back_end_with_it(board: Board) -> None:
+    """An external member is at rest when its worker dies: nobody waits for the answer any more."""
+    cat = await board.external("cat")
+    permission = await board.store.open_request(cat, RequestKind.PERMISSION, "user", content="rm -r build")
+    await board.store.lapse_worker(board.worker.id, renewals_seen=None)
+    assert (await board.store.get_request(board.id, permission.id)).status is RequestStatus.CANCELLED
 
 
 async def test_the_idle_are_not_told_of_a_task_by_a_bell_that_died_with_the_worker(board: Board) -> None:
