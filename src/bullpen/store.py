@@ -417,7 +417,7 @@ class Store(Protocol):
     async def fail_task(
         self, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
     ) -> Task:
-        """Owner or lead. Dependents stay blocked, the lead is told.
+        """Owner or lead. Dependents stay blocked, the lead is told. Failing what one has failed returns it.
 
         This, `release_task`, `delete_task` and another owner withdraw work on it that is queued; Conflict while that is
         just being integrated: try again in a moment.

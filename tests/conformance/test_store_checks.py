@@ -8,7 +8,7 @@ import pytest
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberRef
-from bullpen.domain.task import CheckRun, Evidence, TaskChanges, TaskStatus
+from bullpen.domain.task import CheckRun, Evidence, Task, TaskChanges, TaskStatus
 from bullpen.errors import CheckRequired, Conflict, NotAllowed, UsageError
 from tests.conformance.board import Board
 
@@ -135,6 +135,39 @@ async def test_a_verdict_for_another_text_or_attempt_is_refused(board: Board, an
     with pytest.raises(UsageError):
         await board.store.finish_check(ana, run, Evidence(command="true", exit_code=0))
     assert (await board.get(1)).verifying
+
+
+async def test_a_check_that_was_changed_there_and_back_is_void(board: Board, ana: MemberRef) -> None:
+    run = await start(board, ana)
+    for text in ("make lint", "make test"):
+        changed = await board.store.update_task(board.lead, 1, TaskChanges(check=text))
+        assert not changed.verifying
+    with pytest.raises(Conflict):
+        await board.store.finish_check(ana, run, PASSED)
+
+
+ENDS: dict[str, Callable[[Board], Awaitable[Task]]] = {
+    "fails": lambda board: board.store.fail_task(board.lead, 1),
+    "is completed unverified": lambda board: board.store.complete_task(board.user, 1, unverified=True),
+    "is deleted": lambda board: board.store.delete_task(board.lead, 1),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_nothing_verifies_a_task_that(board: Board, ana: MemberRef, end: str) -> None:
+    await start(board, ana)
+    ended = await ENDS[end](board)
+    assert not ended.verifying
+    assert await board.get(1) == ended
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_nothing_is_reserved_of_a_task_that(board: Board, ana: MemberRef, end: str) -> None:
+    await board.store.rest_member(ana)
+    assert (await board.get(1)).reserved_until is not None
+    ended = await ENDS[end](board)
+    assert ended.reserved_until is None
+    assert await board.get(1) == ended
 
 
 async def test_changing_the_check_to_itself_does_not_void_it(board: Board, ana: MemberRef) -> None:

@@ -196,6 +196,17 @@ async def test_one_who_may_stay_claims_again(board: Board) -> None:
     assert await claim(board, ana) == 2
 
 
+async def test_an_assigned_member_too_has_one_task_in_progress(board: Board) -> None:
+    ana = await board.teammate("ana", autonomy=Autonomy.ASSIGNED)
+    first, second = await board.task(owner="ana"), await board.task(owner="ana")
+    claimed = await board.store.claim_next_task(ana)
+    assert claimed is not None
+    assert claimed.id == first.id
+    with pytest.raises(AlreadyClaimed):
+        await board.store.claim_next_task(ana)
+    assert (await board.get(second.id)).status is TaskStatus.PENDING
+
+
 async def test_an_assigned_member_claims_nothing_by_itself(board: Board) -> None:
     ana = await board.teammate("ana", autonomy=Autonomy.ASSIGNED)
     await board.tasks(2)

@@ -137,6 +137,26 @@ async def test_only_the_human_completes_at_once_what_waits_to_be_integrated(boar
     assert await board.store.take_submission(board.worker.id) is None
 
 
+async def test_the_lead_hands_in_what_a_teammate_works_on_or_what_nobody_does_with_free_hands(board: Board) -> None:
+    ana = await board.teammate("ana")
+    hers, first, second = await board.claimed(ana), await board.task(), await board.task()
+    assert (await board.store.complete_task(board.lead, hers.id, work=WORK)).owner == "ana"
+    assert any("stop working" in message.content for message in await board.inbox("ana"))
+    assert (await board.store.complete_task(board.lead, first.id, work=WORK)).owner == "lead"
+    with pytest.raises(AlreadyClaimed):
+        await board.store.complete_task(board.lead, second.id, work=WORK)
+    assert len(await board.store.list_submissions(board.id)) == 2
+
+
+async def test_what_is_handed_in_is_reserved_no_longer(board: Board) -> None:
+    ana = await board.teammate("ana")
+    task = await board.claimed(ana)
+    await board.store.rest_member(ana)
+    assert (await board.store.complete_task(board.lead, task.id, work=WORK)).reserved_until is None
+    board.clock.advance(3600)
+    assert await board.store.hand_back_tasks() == []
+
+
 WITHDRAWS: dict[str, Callable[[Board, int], Awaitable[Any]]] = {
     "failing it": lambda board, task: board.store.fail_task(board.lead, task),
     "releasing it": lambda board, task: board.store.release_task(board.lead, task),

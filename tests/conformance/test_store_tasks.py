@@ -320,6 +320,36 @@ async def test_failing_tells_the_lead_who_waits(board: Board) -> None:
     assert "#2" in notice.content
 
 
+async def test_failing_what_one_has_failed_returns_it(board: Board) -> None:
+    ana = await board.teammate("ana")
+    task = await board.claimed(ana)
+    failed = await board.store.fail_task(ana, task.id, reason="no compiler")
+    async with board.recording() as seen:
+        assert await board.store.fail_task(ana, task.id, reason="again") == failed
+    assert seen == []
+
+
+async def test_a_lead_is_not_woken_by_what_it_failed_itself(board: Board) -> None:
+    ana = await board.teammate("ana")
+    for by in (board.lead, board.user, ana):
+        await board.store.fail_task(by, (await board.claimed(ana)).id)
+    assert [message.wakes for message in await board.inbox("lead")] == [False, True, True]
+
+
+async def test_what_failed_is_retried_and_not_released(board: Board) -> None:
+    task = await board.task()
+    await board.store.fail_task(board.lead, task.id)
+    with pytest.raises(Conflict):
+        await board.store.release_task(board.lead, task.id)
+    assert (await board.get(task.id)).status is TaskStatus.FAILED
+
+
+async def test_what_was_nobodys_belongs_to_whoever_ends_it(board: Board) -> None:
+    first, second = await board.tasks(2)
+    assert (await board.store.complete_task(board.lead, first.id)).owner == "lead"
+    assert (await board.store.fail_task(board.user, second.id)).owner == "user"
+
+
 async def test_a_failed_task_is_tried_again_by_the_lead_alone(board: Board) -> None:
     store = board.store
     ana, ben = await board.teammate("ana"), await board.teammate("ben")

@@ -11,7 +11,7 @@ import pytest
 
 from bullpen.clock import FakeClock
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import MemberKind, MemberStatus
+from bullpen.domain.member import LEAD, MemberKind, MemberRef, MemberStatus
 from bullpen.domain.message import MessageType
 from bullpen.domain.request import RequestKind, RequestStatus
 from bullpen.domain.task import TaskStatus
@@ -109,6 +109,12 @@ async def test_an_empty_team_can_be_renamed(board: Board) -> None:
     assert renamed.name == "graphql"
     assert await board.store.find_team("crew") is None
     assert await board.store.find_team("GraphQL") == renamed
+
+
+async def test_a_name_that_a_deleted_team_had_is_of_the_next_generation(board: Board) -> None:
+    old = await board.store.create_team("graphql")
+    await board.store.delete_team(MemberRef(old.id, LEAD, 0))
+    assert (await board.store.change_team(board.lead, name="GraphQL")).generation == 2
 
 
 async def test_a_team_can_be_spelled_anew(board: Board) -> None:

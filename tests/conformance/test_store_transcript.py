@@ -217,7 +217,12 @@ async def test_the_result_of_a_task_does_not_wake_the_lead_but_one_that_belongs_
     await board.store.set_member_counters(ana, {"task": 1})
     await board.store.end_phase(ana, why="no_tool_use", result="#1 is done", counters={"task": None})
     await board.store.end_phase(ana, why="no_tool_use", result="what you asked")
-    assert [(m.content[-4:], m.wakes) for m in await board.inbox("lead")] == [("done", False), ("sked", True)]
+    await board.store.end_phase(ana, why="idle_tool", result="#2 waits", counters={"task": 2})
+    assert [(m.content[-4:], m.wakes) for m in await board.inbox("lead")] == [
+        ("done", False),
+        ("sked", True),
+        ("aits", False),
+    ]
 
 
 async def test_the_lead_reports_to_nobody(board: Board) -> None:

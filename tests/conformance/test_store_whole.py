@@ -65,7 +65,10 @@ async def test_an_interrupt_rings_and_brings_its_text_along(board: Board) -> Non
     assert interrupted.counters["interrupt"] == 1
     [message] = await board.inbox("ana")
     assert (message.content, message.origin, message.sender) == ("not that file", Origin.HUMAN, "user")
-    again = await board.store.interrupt_member(board.lead, "ana")
+    async with board.store.listen_member(ana) as bell:
+        bell.clear()
+        again = await board.store.interrupt_member(board.lead, "ana")
+        assert await bell.wait(BOUND_SECONDS), "it rings without a text, too"
     assert again.counters["interrupt"] == 2
     assert len(await board.inbox("ana")) == 1, "no text, no mail"
     assert (await board.kinds()).count(EventKind.MEMBER_INTERRUPTED) == 2
@@ -114,6 +117,26 @@ async def test_a_lead_goes_on_in_its_next_team_with_its_memory(board: Board) -> 
         [call] = await board.store.list_calls(team_id, "lead")
         assert (call.state, call.result) == (CallState.FINISHED, "here we are")
     await board.store.record_turn(new.ref, "assistant", "I go on")
+
+
+async def test_the_next_team_says_who_hosts_its_lead(board: Board) -> None:
+    _, new = await gone_on(board)
+    [event] = [one for one in await board.store.list_events(new.team_id) if one.kind == EventKind.MEMBER_HOSTED]
+    assert (event.data["worker"], event.data["incarnation"]) == (board.worker.id, new.incarnation)
+
+
+async def test_what_the_lead_runs_just_now_it_runs_in_its_next_team_too_and_nothing_older(board: Board) -> None:
+    doomed = await board.store.register_worker(slots=1)
+    await board.store.want_member(board.user, "lead")
+    first = await board.host("lead", worker=doomed)
+    await board.open_call(first, "before the kill")
+    await board.store.lapse_worker(doomed.id, renewals_seen=None)
+    lead = await board.host("lead")
+    await board.open_call(lead, "now")
+    await board.store.delete_team(lead)
+    new = await board.store.succeed_team(lead, "next")
+    assert [call.call_id for call in await board.store.interrupt_calls(new.ref)] == ["before the kill"]
+    assert (await board.store.finish_call(new.ref, "now", "done")).state is CallState.FINISHED
 
 
 async def test_the_old_lead_rests_and_writes_nothing_more(board: Board) -> None:
@@ -187,6 +210,8 @@ async def test_a_check_that_runs_counts_as_running(board: Board) -> None:
     await board.claimed(ana, check="true")
     await board.store.start_check(ana, 1)
     assert (await board.store.get_snapshot(board.id)).running == 1
+    board.clock.advance(3601)
+    assert (await board.store.get_snapshot(board.id)).running == 0, "whoever ran it died without a word"
 
 
 async def test_what_a_dead_host_ran_does_not_run(board: Board) -> None:

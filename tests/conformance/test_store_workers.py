@@ -205,7 +205,9 @@ async def test_a_worker_is_lapsed_once(board: Board) -> None:
     outcomes = sorted(len(members) for members in await asyncio.gather(*verbs))
     assert outcomes == [0, 0, 0, 0, 1]
     assert (await board.member("ana")).incarnation == ana.incarnation + 1
+    over = await board.store.list_workers(include_stopped=True)
     assert await board.store.stop_worker(board.worker.id) == []
+    assert await board.store.list_workers(include_stopped=True) == over, "it says how it ended first"
 
 
 async def test_a_worker_that_renewed_meanwhile_is_not_lapsed(board: Board) -> None:
