@@ -51,10 +51,10 @@ class ChangeVerbs:
         task = await _change_fields(tx, task, me, changes)
         if changes.owner is not UNSET:
             task = await _change_owner(tx, task, me, changes.owner)
-        touched = await _change_edges(tx, task, me, changes)
+        await _change_edges(tx, task, me, changes)
         task = await get_task_record(tx, by.team_id, task_id, Lock.NONE)
-        others = [await get_task_record(tx, by.team_id, number, Lock.NONE) for number in sorted(touched - {task_id})]
-        await offer(tx, [task, *others])
+        # Only this one: what it was made to block did not become claimable by that.
+        await offer(tx, [task])
         return task
 
 
@@ -120,8 +120,8 @@ async def _change_owner(tx: Transaction, task: Task, me: Member, owner: Any) -> 
     return assigned
 
 
-async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskChanges) -> set[int]:
-    """Returns the tasks whose blockers changed. The graph is locked, so no other half of a cycle is under way."""
+async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskChanges) -> None:
+    """The graph is locked, so no other half of a cycle is under way."""
     pairs = [(blocker, task.id) for blocker in changes.add_blocked_by]
     pairs += [(task.id, dependent) for dependent in changes.add_blocks]
     touched: set[int] = set()
@@ -135,7 +135,6 @@ async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskCh
             touched.add(task.id)
     for number in sorted(touched):
         tx.record(task.team_id, EventKind.TASK_CHANGED, me.name, task=number, fields=["blocked_by"])
-    return touched
 
 
 async def _add_edge(tx: Transaction, team_id: int, blocker_id: int, dependent_id: int, me: Member) -> bool:
