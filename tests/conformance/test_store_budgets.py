@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bullpen.domain.budget import TEAM_ACCOUNT, Account, Reservation, Reserved, Settlement
+from bullpen.domain.budget import BUDGET_SPENT, TEAM_ACCOUNT, Account, Reservation, Reserved, Settlement
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import MemberRef
+from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.prompt import Usage
 from bullpen.errors import NotFound, UsageError
 from tests.conformance.board import Board
@@ -159,6 +159,43 @@ async def test_what_the_dead_had_reserved_counts_as_spent(board: Board) -> None:
     assert (team.cost_usd, team.open_calls) == (1.5, 0)
     assert EventKind.BUDGET_WRITTEN_OFF in [event.kind for event in seen]
     await given(board, ben, cost_usd=0.5)
+
+
+async def test_what_a_member_had_reserved_before_it_died_is_spent_when_it_asks_again(board: Board) -> None:
+    ana = await board.teammate("ana")
+    await given(board, ana, cost_usd=1.5)
+    await board.store.release_member(ana, note="crashed")
+    again = await board.host("ana")
+    await given(board, again, cost_usd=0.25)
+    for key in (TEAM_ACCOUNT, "ana"):
+        spent = await account(board, key)
+        assert (spent.cost_usd, spent.open_cost_usd, spent.open_calls) == (1.5, 0.25, 1)
+
+
+async def test_what_one_who_left_had_reserved_counts_as_spent(board: Board) -> None:
+    """Its incarnation has not ended, but the fence lets it settle nothing more."""
+    ana, ben = await board.teammate("ana"), await board.teammate("ben")
+    await limit(board, max_cost_usd=2)
+    await given(board, ana, cost_usd=1.5)
+    await board.store.shut_down_member(ana)
+    refusal = (await ask(board, ben, cost_usd=1.0)).refusal
+    assert refusal is not None
+    assert refusal.is_final
+    assert (await account(board)).open_calls == 0
+
+
+async def test_who_waits_for_a_budget_and_tries_again_says_so_once(board: Board) -> None:
+    """Each try wakes who follows the log: two who wait would wake each other for ever."""
+    ana = await board.teammate("ana")
+    await limit(board, max_calls=0)
+    async with board.recording() as seen:
+        await ask(board, ana)
+        await board.store.set_member_status(ana, MemberStatus.WAITING, reason=f"{BUDGET_SPENT}: max_calls")
+        for _ in range(3):
+            refusal = (await ask(board, ana)).refusal
+            assert refusal is not None
+            assert refusal.is_final
+    assert [event.kind for event in seen].count(EventKind.BUDGET_REFUSED) == 1
 
 
 async def test_a_paused_team_asks_nobody(board: Board) -> None:

@@ -230,3 +230,7 @@ async def test_a_question_to_the_human_stands_until_it_is_answered(board: Board)
     assert question.content == "Which port?"
     await board.store.send(board.user, "lead", "8080")
     assert (await board.store.get_snapshot(board.id)).question is None
+    await board.store.send(lead, "user", "And which host?")
+    question = (await board.store.get_snapshot(board.id)).question
+    assert question is not None
+    assert question.content == "And which host?", "what was said before it is no answer"
