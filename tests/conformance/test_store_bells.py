@@ -242,13 +242,15 @@ async def test_mail_that_does_not_wake_wakes_nobody(board: Board) -> None:
 # -- the baton -----------------------------------------------------------------------------
 
 
-async def test_who_claims_passes_the_baton(board: Board) -> None:
+@pytest.mark.parametrize(("role", "of_member"), [(None, None), (None, "back-end"), ("back-end", "back-end")])
+async def test_who_claims_passes_the_baton(board: Board, role: str | None, of_member: str | None) -> None:
     """Three tasks ring the same one; each who claims wakes the next, until nothing is left."""
-    refs = {ref.name: ref for ref in await idle_crowd(board, 5)}
+    refs = {ref.name: ref for ref in await idle_crowd(board, 5, role=of_member)}
     sentinel = await board.sentinel()
     async with board.listening([*refs.values(), sentinel]) as ears:
         await ears.settle()
-        await board.tasks(3)
+        for number in range(1, 4):
+            await board.task(f"task {number}", role=role)
         claimed: list[int] = []
         woken = await ears.rung()
         while woken:
@@ -275,12 +277,13 @@ async def test_who_is_asked_to_leave_passes_the_baton(board: Board) -> None:
         assert await ears.rung() == {chosen, other}
 
 
-async def test_who_leaves_passes_the_baton(board: Board) -> None:
-    refs = {ref.name: ref for ref in await idle_crowd(board, 2)}
+@pytest.mark.parametrize("role", [None, "back-end"])
+async def test_who_leaves_passes_the_baton(board: Board, role: str | None) -> None:
+    refs = {ref.name: ref for ref in await idle_crowd(board, 2, role="back-end")}
     sentinel = await board.sentinel()
     async with board.listening([*refs.values(), sentinel]) as ears:
         await ears.settle()
-        await board.task()
+        await board.task(role=role)
         [chosen] = await ears.rung()
         [other] = set(refs) - {chosen}
         await ears.settle()
