@@ -263,6 +263,18 @@ async def test_who_claims_passes_the_baton(board: Board, role: str | None, of_me
     assert claimed == [1, 2, 3]
 
 
+async def test_who_claims_the_last_task_wakes_nobody(board: Board) -> None:
+    refs = {ref.name: ref for ref in await idle_crowd(board, 2)}
+    sentinel = await board.sentinel()
+    async with board.listening([*refs.values(), sentinel]) as ears:
+        await ears.settle()
+        await board.task()
+        [woken] = await ears.rung()
+        await ears.settle()
+        assert await board.store.claim_next_task(refs[woken]) is not None
+        assert await ears.rung() == set()
+
+
 async def test_who_is_asked_to_leave_passes_the_baton(board: Board) -> None:
     """The one that was woken for the task may claim nothing more: another must hear of it."""
     refs = await idle_crowd(board, 2)

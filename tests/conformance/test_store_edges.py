@@ -167,6 +167,17 @@ async def test_adding_blocks_mirrors_adding_blocked_by(board: Board) -> None:
     await check_counts(board)
 
 
+async def test_each_task_whose_blockers_changed_is_in_the_log(board: Board) -> None:
+    await board.tasks(3)
+    async with board.recording() as seen:
+        await board.store.update_task(board.user, 2, TaskChanges(add_blocked_by=(1,), add_blocks=(3,)))
+        await board.store.update_task(board.user, 2, TaskChanges(add_blocked_by=(1,)))
+        await board.store.update_task(board.user, 2, TaskChanges(remove_blocked_by=(1,)))
+    assert [(event.kind, event.data["task"], event.data["fields"]) for event in seen] == [
+        (EventKind.TASK_CHANGED, number, ["blocked_by"]) for number in (2, 3, 2)
+    ]
+
+
 async def test_an_edge_is_counted_once_however_often_it_is_added(board: Board) -> None:
     await board.tasks(2)
     for changes in (TaskChanges(add_blocked_by=(1, 1)), TaskChanges(add_blocked_by=(1,))):

@@ -135,6 +135,9 @@ async def test_a_reply_marks_the_question_as_answered(board: Board) -> None:
     await board.store.send(ana, "user", "half", reply_to=question.message.id)
     answered = await board.store.get_message(board.id, question.message.id)
     assert answered.answered_at == board.clock.now()
+    board.clock.advance(3)
+    await board.store.send(ana, "user", "all of it", reply_to=question.message.id)
+    assert await board.store.get_message(board.id, question.message.id) == answered, "the first answer counts"
 
 
 async def test_one_replies_only_to_what_one_got(board: Board) -> None:

@@ -324,6 +324,17 @@ async def test_a_loop_that_is_over_writes_nothing_once_its_member_is_wanted_agai
     assert await board.host("ana")
 
 
+async def test_a_lead_that_is_over_writes_nothing_once_it_is_wanted_again(board: Board) -> None:
+    """One that nobody hosts may write, for whoever leads from outside: so its incarnation ends here."""
+    await board.store.want_member(board.user, "lead")
+    old = await board.host("lead")
+    await board.store.shut_down_member(old)
+    await board.store.want_member(board.user, "lead")
+    with pytest.raises(LeaseLost):
+        await board.store.record_turn(old, "assistant", "I was gone")
+    assert await board.host("lead")
+
+
 # -- status --------------------------------------------------------------------------------
 
 
@@ -589,9 +600,14 @@ async def test_a_task_revives_one_of_those_who_could_take_it(board: Board) -> No
     assert wanted == ["ana"]
 
 
-async def test_a_task_that_somebody_up_can_take_revives_nobody(board: Board) -> None:
+@pytest.mark.parametrize("status", [MemberStatus.WORKING, MemberStatus.WAITING, MemberStatus.WANTED])
+async def test_a_task_that_somebody_up_can_take_revives_nobody(board: Board, status: MemberStatus) -> None:
     await board.timed_out_teammate("ana")
-    await board.teammate("ben")
+    ben = await board.teammate("ben")
+    if status is MemberStatus.WANTED:
+        await board.store.rest_member(ben)
+    else:
+        await board.store.set_member_status(ben, status)
     await board.task()
     assert (await board.member("ana")).status is MemberStatus.SHUTDOWN
 

@@ -212,6 +212,15 @@ async def test_a_task_in_progress_is_given_to_another_and_the_old_owner_is_told(
         await board.store.fail_task(ana, 1)
 
 
+async def test_a_task_that_is_reserved_for_its_owner_is_given_to_another(board: Board) -> None:
+    ana, ben = await board.teammate("ana"), await board.teammate("ben")
+    await board.claimed(ana)
+    await board.store.rest_member(ana)
+    given = await board.store.update_task(board.lead, 1, TaskChanges(owner="ben"))
+    assert (given.status, given.owner, given.reserved_until) == (TaskStatus.PENDING, "ben", None)
+    assert await board.store.claim_next_task(ben) is not None
+
+
 async def test_a_task_in_progress_is_taken_from_its_owner(board: Board) -> None:
     ana = await board.teammate("ana")
     await board.claimed(ana)
