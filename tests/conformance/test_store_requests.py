@@ -191,6 +191,15 @@ async def test_only_the_asker_or_the_lead_takes_a_request_back(board: Board) -> 
         await board.store.cancel_request(ana, one.id)
 
 
+async def test_who_waits_for_an_answer_is_woken_when_its_request_is_taken_back(board: Board) -> None:
+    ana = await board.teammate("ana")
+    request = await board.store.open_request(ana, RequestKind.PLAN, "lead", content="a plan")
+    await board.store.set_member_status(ana, MemberStatus.WAITING)
+    async with board.listening([ana]) as ears:
+        await board.store.cancel_request(board.lead, request.id)
+        assert await ears.heard("ana")
+
+
 # -- deadlines -----------------------------------------------------------------------------
 
 
@@ -267,6 +276,15 @@ async def test_a_yes_to_a_shutdown_leads_nowhere_but_out(board: Board) -> None:
     assert (rested.status, rested.status_reason, rested.shutdown_request_id) == (MemberStatus.SHUTDOWN, "asked", None)
     assert (await board.get(task.id)).status is TaskStatus.PENDING
     assert len(await board.inbox("lead")) == 1, "it was answered once"
+
+
+async def test_a_yes_to_a_shutdown_is_in_the_log_as_a_status(board: Board) -> None:
+    ana = await board.teammate("ana")
+    request = await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "ana")
+    async with board.recording() as seen:
+        await board.store.answer_request(ana, request.id, approve=True)
+    [changed] = [event for event in seen if event.kind == EventKind.MEMBER_STATUS_CHANGED]
+    assert (changed.data["member"], changed.data["status"]) == ("ana", MemberStatus.STOPPING)
 
 
 async def test_a_no_to_a_shutdown_is_reported_and_the_member_stays(board: Board) -> None:
