@@ -176,3 +176,12 @@ async def test_a_repeated_claim_returns_the_first_outcome(board: Board) -> None:
     await claim(board, ana)
     taken = [await board.store.claim_next_task(ben, operation_id="once") for _ in range(2)]
     assert [task and task.id for task in taken] == [3, 3]
+
+
+async def test_where_tasks_name_files_too_a_member_has_one_in_progress(board: Board) -> None:
+    ana = await board.teammate("ana")
+    first, second = await board.task(files=["a"]), await board.task(files=["b"])
+    assert await claim(board, ana) == first.id
+    with pytest.raises(AlreadyClaimed):
+        await board.store.claim_next_task(ana)
+    assert (await board.get(second.id)).status is TaskStatus.PENDING

@@ -8,6 +8,7 @@ import pytest
 
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import USER, Autonomy, MemberKind, MemberRef, MemberStatus
+from bullpen.domain.message import Origin
 from bullpen.domain.request import RequestKind, RequestStatus
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import Conflict, LeaseLost, NotAllowed, NotFound, UsageError
@@ -128,6 +129,32 @@ async def test_a_name_that_was_shut_down_comes_back_with_its_memory(board: Board
     assert [turn.content for turn in await store.list_turns(board.id, "ana")] == ["remember this"]
 
 
+async def test_who_comes_back_may_be_told_to_claim_nothing_by_itself(board: Board) -> None:
+    await board.timed_out_teammate("ana")
+    spawned = await board.store.spawn_member(board.lead, "ana", autonomy=Autonomy.ASSIGNED)
+    assert (spawned.outcome, spawned.member.autonomy) == ("revived", Autonomy.ASSIGNED)
+
+
+async def test_a_prompt_for_one_who_lives_says_whose_it_is(board: Board) -> None:
+    await board.teammate("ana")
+    for by in (board.lead, board.user):
+        await board.store.spawn_member(by, "ana", prompt="also do this")
+    assert [(message.sender, message.origin) for message in await board.inbox("ana")] == [
+        ("lead", Origin.AGENT),
+        ("user", Origin.HUMAN),
+    ]
+
+
+async def test_spawning_with_a_task_of_another_does_nothing(board: Board) -> None:
+    await board.teammate("ben")
+    task = await board.task(owner="ben")
+    with pytest.raises(Conflict):
+        await board.store.spawn_member(board.lead, "ana", task_id=task.id)
+    assert (await board.get(task.id)).owner == "ben"
+    with pytest.raises(NotFound):
+        await board.member("ana")
+
+
 async def test_who_is_shutting_down_is_not_spawned_again_until_it_has(board: Board) -> None:
     await board.teammate("ana")
     await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "ana")
@@ -230,6 +257,14 @@ async def test_joining_an_unknown_team_or_by_an_unknown_worker_is_not_found(boar
 
 
 # -- hosting -------------------------------------------------------------------------------
+
+
+async def test_the_longest_wanted_of_a_team_is_hosted_first(board: Board) -> None:
+    for name in ("zoe", "ana", "moe"):
+        board.clock.advance(1)
+        await board.store.spawn_member(board.lead, name)
+    hosted = [await board.store.host_member(board.worker.id, team_id=board.id) for _ in range(3)]
+    assert [member.name for member in hosted if member is not None] == ["zoe", "ana", "moe"]
 
 
 async def test_the_longest_wanted_is_hosted_first(board: Board) -> None:
