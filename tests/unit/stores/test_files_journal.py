@@ -17,7 +17,7 @@ import pytest
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import MemberRef
 from bullpen.domain.task import TaskChanges, TaskStatus
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import StoreRemoved, StoreUnavailable
 from bullpen.stores.files import FilesStore, journal
 from bullpen.stores.files.journal import Changes, Journal
 from tests.unit.stores.files_board import content_of, files, kinds, put, user_of
@@ -421,7 +421,8 @@ async def test_a_store_that_was_removed_and_made_anew_is_locked_anew(tmp_path: P
     async with files(tmp_path / "store") as store:
         await store.create_team("old")
         shutil.rmtree(tmp_path / "store")
-        assert await store.list_teams() == []
+        with pytest.raises(StoreRemoved):
+            await store.list_teams()
         async with files(tmp_path / "store") as other:
             await other.create_team("new")
             await store.create_team("newer")

@@ -14,12 +14,28 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import StoreRemoved, StoreUnavailable
 from bullpen.stores.files.journal import Journal
 from bullpen.stores.files.layout import LOCK, TEAMS
 from bullpen.stores.forks import let_go_in_children
 
 _PID_WIDTH = 10
+
+
+class Footing:
+    """Whether the store is still there: its ids would mean others in one that takes its place."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.is_found = False
+        """It has been here since it was opened: where nothing is any more, it was removed."""
+
+    def check(self) -> None:
+        if self.is_found and not os.path.lexists(os.path.join(self._root, TEAMS)):
+            raise StoreRemoved(
+                f"{self._root} was removed while it was in use, and its teams with it: "
+                "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
+            )
 
 
 class Gate:
@@ -28,8 +44,9 @@ class Gate:
     # What it knows of the files is not lost with the gate, and none of its verbs runs where it is called.
     stay_seconds = 0.0
 
-    def __init__(self, root: str, journal: Journal, *, is_shared: bool) -> None:
+    def __init__(self, root: str, journal: Journal, footing: Footing, *, is_shared: bool) -> None:
         self._root = root
+        self._footing = footing
         self._path = os.path.join(root, LOCK)
         self._is_shared = is_shared
         self._journal = journal
@@ -140,6 +157,7 @@ class Gate:
     def _open(self) -> int | None:
         if self._descriptor is not None:
             return self._descriptor
+        self._footing.check()
         try:
             if not self._is_shared:
                 os.makedirs(os.path.join(self._root, TEAMS), exist_ok=True)
@@ -156,6 +174,7 @@ class Gate:
             if error.errno != errno.EROFS or not self._is_shared:
                 raise
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        self._footing.is_found |= self._descriptor is not None
         return self._descriptor
 
     def _is_current(self, descriptor: int) -> bool:

@@ -20,7 +20,7 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, topic_of
 from bullpen.stores.files.catalogue import Catalogue
-from bullpen.stores.files.gate import Gate, translated, unavailable
+from bullpen.stores.files.gate import Footing, Gate, translated, unavailable
 from bullpen.stores.files.inbox import inboxes_mark
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import TEAMS, WORKERS, Home
@@ -63,8 +63,9 @@ class FilesStore(VerbStore):
         self._bell = DatagramDoorbell(self._board, os.path.realpath(self._directory))
         self._lives = LifeLocks(self._directory / WORKERS)
         self._journal = Journal(self._root, is_foreign_file)
-        self._write_gate = Gate(self._root, self._journal, is_shared=False)
-        self._read_gate = Gate(self._root, self._journal, is_shared=True)
+        self._footing = Footing(self._root)
+        self._write_gate = Gate(self._root, self._journal, self._footing, is_shared=False)
+        self._read_gate = Gate(self._root, self._journal, self._footing, is_shared=True)
         self._writing = _Group(self._root, self._write_gate, self._journal, self.clock, self._ring)
         self._reading = _session(self._root)
         self._commits_read = -1
@@ -76,6 +77,7 @@ class FilesStore(VerbStore):
         return self._bell
 
     async def _open(self) -> None:
+        self._footing.is_found = False
         self._writer = Writer("bullpen-files-writer", self._write_gate, self._writing.run, self._ring)
         self._reader = Writer("bullpen-files-reader", self._read_gate, self._look, self._ring)
 
@@ -133,6 +135,7 @@ class FilesStore(VerbStore):
 
     async def _has_changed(self) -> bool:
         """Also the moment to look for files that another program has written in place."""
+        self._footing.check()
         if self._writing.is_time_to_look():
             await self._write(_nothing)
         mark = await asyncio.to_thread(lambda: (self._read_gate.peek_commits(), inboxes_mark(self._root)))
@@ -142,6 +145,7 @@ class FilesStore(VerbStore):
     # -- life --------------------------------------------------------------------------
 
     async def _hold_life(self, token: str) -> None:
+        self._footing.check()
         with translated(self._root):
             os.makedirs(os.path.join(self._root, TEAMS), exist_ok=True)
             os.makedirs(os.path.join(self._root, WORKERS), exist_ok=True)

@@ -23,7 +23,7 @@ import apsw
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreRemoved, StoreUnavailable, UsageError
-from bullpen.stores.bells import OVERFLOW_TOPIC, DatagramDoorbell, Doorbell, NoDoorbell, topic_of
+from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX, real_file
 from bullpen.stores.sql.migration import check_version, is_behind
@@ -200,11 +200,8 @@ class SqliteStore(VerbStore):
 
     # -- is it still there? ----------------------------------------------------------------
 
-    def _is_gone(self) -> bool:
-        return self._file not in (NO_FILE, file_at(self._path_name))
-
     def _check_file(self) -> None:
-        if self._is_gone():
+        if self._file not in (NO_FILE, file_at(self._path_name)):
             raise StoreRemoved(
                 f"{self._path} was removed or replaced while it was in use, and its teams with it: "
                 "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
@@ -278,11 +275,7 @@ class SqliteStore(VerbStore):
         return self._read_cursor
 
     async def _has_changed(self) -> bool:
-        if self._is_gone():
-            # Whoever waits looks, and is told; but not the safety net that asks here.
-            for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
-                self._board.ring(topic)
-            return False
+        self._check_file()
         if self._path is None or self._read_cursor is None:
             return True
         version = await asyncio.get_running_loop().run_in_executor(self._readers, self._read_data_version)

@@ -286,11 +286,20 @@ class VerbStore(
                 await bell.wait(self.poll_interval_seconds)
                 bell.clear()
                 with suppress(BullpenError):
-                    if await self._has_changed():
-                        await self._look_for_the_deaf()
+                    await self._look_for_what_was_lost()
+
+    async def _look_for_what_was_lost(self) -> None:
+        try:
+            if await self._has_changed():
+                await self._look_for_the_deaf()
+        except StoreRemoved:
+            # Whoever waits looks, and is told.
+            for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
+                self._board.ring(topic)
 
     async def _has_changed(self) -> bool:
-        """False only if nothing can have happened since the last call. Cheaper than looking, where it can be known."""
+        """False only if nothing can have happened since the last call. Cheaper than looking, where it can be known.
+        StoreRemoved if the store is not there any more."""
         return True
 
     async def _look_for_the_deaf(self) -> None:
