@@ -417,16 +417,33 @@ sys.stdin.read()
         assert [team.name for team in await store.list_teams()] == ["crew"]
 
 
-async def test_a_store_that_was_removed_and_made_anew_is_locked_anew(tmp_path: Path) -> None:
+async def test_a_store_that_was_brought_back_from_a_copy_is_locked_anew_and_goes_on(tmp_path: Path) -> None:
     async with files(tmp_path / "store") as store:
         await store.create_team("old")
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        await store.create_team("lost")
         shutil.rmtree(tmp_path / "store")
         with pytest.raises(StoreRemoved):
-            await store.list_teams()
+            await store.create_team("refused")
+        shutil.copytree(tmp_path / "copy", tmp_path / "store")
         async with files(tmp_path / "store") as other:
             await other.create_team("new")
             await store.create_team("newer")
-            assert [team.name for team in await other.list_teams()] == ["new", "newer"]
+            assert [team.name for team in await other.list_teams()] == ["old", "new", "newer"]
+
+
+async def test_a_store_without_a_mark_of_its_own_is_given_one(tmp_path: Path) -> None:
+    """As those that an older Bullpen made."""
+    lock = tmp_path / ".teams/.lock"
+    async with files(tmp_path) as store:
+        await store.create_team("crew")
+    os.truncate(lock, 32)
+    async with files(tmp_path) as store, files(tmp_path) as other:
+        assert len(await store.list_teams()) == 1
+        await other.create_team("troop")
+        assert len(await store.list_teams()) == 2
+        await store.create_team("third")
+    assert lock.stat().st_size == 48
 
 
 # -- real kills --------------------------------------------------------------------------

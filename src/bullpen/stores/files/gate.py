@@ -1,7 +1,8 @@
 """The store's one lock: an `flock` on `.teams/.lock`, exclusive to write and shared to read.
 
-The lock file tells who is inside (for those who wait) and counts commits (so that a
-process knows when what it has read before is old). Whoever gets in first finishes
+The lock file tells who is inside (for those who wait), counts commits (so that a
+process knows when what it has read before is old), and bears a mark of its own (so that
+a store is not taken for one that was made in its place). Whoever gets in first finishes
 what a dead process left in the journal; a reader that finds something goes in as a
 writer for that moment.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -19,7 +21,10 @@ from bullpen.stores.files.journal import Journal
 from bullpen.stores.files.layout import LOCK, TEAMS
 from bullpen.stores.forks import let_go_in_children
 
+# `PID COMMITS`, a line, and then what tells this store from another that is made in its place.
 _PID_WIDTH = 10
+_TOKEN_AT = _PID_WIDTH + 22
+_TOKEN_WIDTH = 16
 
 
 class Footing:
@@ -27,15 +32,31 @@ class Footing:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self.is_found = False
-        """It has been here since it was opened: where nothing is any more, it was removed."""
+        self._is_found = False
+        self._token = b""
+
+    def begin(self) -> None:
+        """It is opened: whatever is there is the store."""
+        self._is_found = False
+        self._token = b""
 
     def check(self) -> None:
-        if self.is_found and not os.path.lexists(os.path.join(self._root, TEAMS)):
-            raise StoreRemoved(
-                f"{self._root} was removed while it was in use, and its teams with it: "
-                "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
-            )
+        """It has been here: where nothing is any more, it was removed."""
+        if self._is_found and not os.path.lexists(os.path.join(self._root, TEAMS)):
+            raise self._removed()
+
+    def recognise(self, token: bytes) -> None:
+        """What its lock file says of itself. Brought back from a copy it says the same."""
+        self._is_found = True
+        if token and self._token and token != self._token:
+            raise self._removed()
+        self._token = self._token or token
+
+    def _removed(self) -> StoreRemoved:
+        return StoreRemoved(
+            f"{self._root} was removed or replaced while it was in use, and its teams with it: "
+            "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
+        )
 
 
 class Gate:
@@ -139,6 +160,7 @@ class Gate:
         self.commits = self._read_commits(descriptor)
         if not self._is_shared:
             self._note()
+        self._footing.recognise(self._read_token(descriptor))
         if self._journal.is_pending():
             return self._finish_for_the_dead(descriptor)
         return True
@@ -174,7 +196,6 @@ class Gate:
             if error.errno != errno.EROFS or not self._is_shared:
                 raise
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        self._footing.is_found |= self._descriptor is not None
         return self._descriptor
 
     def _is_current(self, descriptor: int) -> bool:
@@ -184,8 +205,17 @@ class Gate:
             return False
 
     def _read_commits(self, descriptor: int) -> int:
-        text = os.pread(descriptor, 64, 0)[_PID_WIDTH:].split()
+        text = os.pread(descriptor, _TOKEN_AT, 0)[_PID_WIDTH:].split()
         return int(text[0]) if text and text[0].isdigit() else 0
+
+    def _read_token(self, descriptor: int) -> bytes:
+        """The store's own; who is inside to write gives it one."""
+        token = os.pread(descriptor, _TOKEN_WIDTH, _TOKEN_AT)
+        if len(token) < _TOKEN_WIDTH and not self._is_shared:
+            with suppress(OSError):
+                os.pwrite(descriptor, secrets.token_hex(_TOKEN_WIDTH // 2).encode(), _TOKEN_AT)
+            token = os.pread(descriptor, _TOKEN_WIDTH, _TOKEN_AT)
+        return token if len(token) == _TOKEN_WIDTH else b""
 
     def _note(self) -> None:
         # A full disk must not keep the gate shut; the bytes are there from the first time on.

@@ -77,7 +77,7 @@ class FilesStore(VerbStore):
         return self._bell
 
     async def _open(self) -> None:
-        self._footing.is_found = False
+        self._footing.begin()
         self._writer = Writer("bullpen-files-writer", self._write_gate, self._writing.run, self._ring)
         self._reader = Writer("bullpen-files-reader", self._read_gate, self._look, self._ring)
 

@@ -80,6 +80,8 @@ class VerbStore(
         self._workers: dict[int, tuple[Worker, ExitStack]] = {}
         self._listeners = 0
         self._net: asyncio.Task[None] | None = None
+        self._owes_look = False
+        """Something has changed, and the look at it failed."""
         self._followers = 0
         self._follower_bell = ExitStack()
 
@@ -290,8 +292,10 @@ class VerbStore(
 
     async def _look_for_what_was_lost(self) -> None:
         try:
-            if await self._has_changed():
+            self._owes_look |= await self._has_changed()
+            if self._owes_look:
                 await self._look_for_the_deaf()
+                self._owes_look = False
         except StoreRemoved:
             # Whoever waits looks, and is told.
             for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
