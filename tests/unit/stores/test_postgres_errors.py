@@ -139,6 +139,30 @@ async def test_verbs_leave_a_connection_to_what_wakes_and_proves_life(private_po
             await write_many()
 
 
+async def test_the_room_that_verbs_make_for_it_is_not_taken_by_others_of_them(private_postgres: PrivateServer) -> None:
+    await ask(private_postgres.url, "CREATE ROLE me LOGIN CONNECTION LIMIT 3")
+    await ask(private_postgres.url, "GRANT CREATE ON SCHEMA public TO me")
+    async with asyncio.timeout(BOUND_SECONDS), opened(private_postgres.url.replace("postgres@", "me@")) as store:
+        team, user = await create_team(store)
+        ana = await join(store, team.id, "ana")
+        assert ana.worker_id is not None
+
+        async def write_many() -> None:
+            await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
+
+        await write_many()
+        await ask(private_postgres.url, "ALTER ROLE me CONNECTION LIMIT 2")
+        # The verbs have two, which are all that there may be from here on.
+        await ask(
+            private_postgres.url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE usename = 'me' AND query NOT IN ('COMMIT', 'ROLLBACK')",
+        )
+        await write_many()
+        while not store.proves_life(ana.worker_id):
+            await write_many()
+
+
 async def test_fewer_connections_than_verbs_are_enough(postgres_url: str) -> None:
     async with opened(postgres_url, pool_size=2) as store:
         team, user = await create_team(store)

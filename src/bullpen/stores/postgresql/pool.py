@@ -10,7 +10,8 @@ been reached, a server that is gone is waited for, `patience_seconds` at most; b
 that, only one that is there and has no connection left: a name that is wrong is told at once.
 
 Where the server has none left because those that rest here are all that it gives, they make room for the one that
-notices come in on (`beside`): without that one nobody hosts members.
+notices come in on (`beside`): without that one nobody hosts members. That room is kept for it: verbs share what they
+have until it has come, and open no other.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _QUEUE_SECONDS = 30.0
 _OPENED_AT_ONCE = 2
 # The server needs a moment to end a session that was closed.
 _LET_IN_SECONDS = 0.05
+# Whoever keeps trying tries again within this time (`Switchboard._return`).
+_KEPT_SECONDS = 3.0
 
 
 Patience = Callable[[StoreUnavailable], bool]
@@ -55,6 +58,9 @@ class Pool:
         self._beyond: set[Wire] = set()
         self._is_open = False
         self._owes_room = False
+        self._is_kept_until = 0.0
+        self._alive = 0
+        """Connections for verbs, in use or at rest."""
 
     @asynccontextmanager
     async def wire(self, *, patience: Patience = with_all) -> AsyncIterator[Wire]:
@@ -91,10 +97,12 @@ class Pool:
                 if not is_full(error):
                     raise
                 self._make_room()
+                self._is_kept_until = time.monotonic() + _KEPT_SECONDS
                 if time.monotonic() + _LET_IN_SECONDS > give_up_at:
                     raise
             else:
                 self._owes_room = False
+                self._is_kept_until = 0.0
                 return wire
             await asyncio.sleep(_LET_IN_SECONDS)
             self._check_open()
@@ -103,7 +111,7 @@ class Pool:
         """The one that has rested longest is closed; if none rests, the next that comes back."""
         self._owes_room = not self._idle
         if self._idle:
-            self._idle.pop(0).close()
+            self._close(self._idle.pop(0))
 
     def give_back(self, wire: Wire) -> None:
         """Closed if a transaction was left open on it, or somebody waits for its place."""
@@ -114,13 +122,17 @@ class Pool:
         is_fit = self._is_open and wire.is_usable and wire.is_between_transactions
         if self._owes_room or not is_fit:
             self._owes_room = False
-            wire.close()
+            self._close(wire)
             return
         wire.idle_since = time.monotonic()
         self._idle.append(wire)
         # The last one in is the first one out, so the one at the bottom has rested longest.
         if self._idle[0].idle_since < wire.idle_since - _MAX_IDLE_SECONDS:
-            self._idle.pop(0).close()
+            self._close(self._idle.pop(0))
+
+    def _close(self, wire: Wire) -> None:
+        self._alive -= 1
+        wire.close()
 
     def open(self) -> None:
         self._is_open = True
@@ -128,7 +140,7 @@ class Pool:
     def close(self) -> None:
         self._is_open = False
         while self._idle:
-            self._idle.pop().close()
+            self._close(self._idle.pop())
 
     async def _enter(self) -> None:
         self._check_open()
@@ -152,7 +164,7 @@ class Pool:
             wire = self._idle.pop()
             if wire.is_usable:
                 return wire
-            wire.close()
+            self._close(wire)
         return None
 
     async def _opened(self, patience: Patience, give_up_at: float) -> Wire:
@@ -165,11 +177,15 @@ class Pool:
         while True:
             # It may have been closed while we waited: for room, or for the server.
             self._check_open()
-            try:
-                return await self._connect()
-            except StoreUnavailable as error:
-                if not patience(error) or time.monotonic() + pause > give_up_at:
-                    raise
+            if not self._alive or time.monotonic() > min(self._is_kept_until, give_up_at):
+                try:
+                    wire = await self._connect()
+                except StoreUnavailable as error:
+                    if not patience(error) or time.monotonic() + pause > give_up_at:
+                        raise
+                else:
+                    self._alive += 1
+                    return wire
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
             # Where the server lets nobody in any more, those whom it has let in are enough.
