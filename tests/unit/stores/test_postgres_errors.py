@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from bullpen.domain.member import MemberStatus
 from bullpen.errors import BullpenError, StoreError, StoreUnavailable, UsageError
 from bullpen.stores import open_store, shown
 from tests.support.postgres import PrivateServer
@@ -161,6 +162,27 @@ async def test_the_room_that_verbs_make_for_it_is_not_taken_by_others_of_them(pr
         await write_many()
         while not store.proves_life(ana.worker_id):
             await write_many()
+
+
+async def test_those_who_all_bring_the_same_member_back_do_so_in_turn(private_postgres: PrivateServer) -> None:
+    """Each shares it and then wants it alone: whoever was undone for that asks for it alone at once."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with asyncio.timeout(BOUND_SECONDS), opened(private_postgres.url) as store:
+        _, user = await create_team(store)
+        await store.spawn_member(user, "ana")
+        worker = await store.register_worker(slots=1)
+        ana = await store.host_member(worker.id)
+        assert ana is not None
+        await store.take_mail(ana.ref)
+        await store.set_member_status(ana.ref, MemberStatus.IDLE)
+        assert await store.leave_if_nothing(ana.ref) is None
+        async with await psycopg.AsyncConnection.connect(private_postgres.url) as other:
+            await other.execute("SELECT 1 FROM member WHERE name = 'ana' FOR SHARE")
+            sending = [asyncio.create_task(store.send(user, "ana", str(number))) for number in range(5)]
+            while await ask(private_postgres.url, waiting) != [(5,)]:
+                assert not any(task.done() for task in sending)
+        outcomes = [receipt.outcome for receipts in await asyncio.gather(*sending) for receipt in receipts]
+    assert sorted(outcomes) == ["queued"] * 4 + ["revives"]
 
 
 async def test_fewer_connections_than_verbs_are_enough(postgres_url: str) -> None:

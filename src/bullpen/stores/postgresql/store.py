@@ -157,7 +157,7 @@ class PostgresStore(VerbStore):
         may_look_again = True
         while True:
             try:
-                return await self._attempt(body, may_look_again)
+                return await self._attempt(body, may_look_again, has_clashed=clashes > 0)
             except LookAgain as nothing:
                 looks += 1
                 is_there = await self._wait_for_others(nothing)
@@ -175,7 +175,7 @@ class PostgresStore(VerbStore):
                 if losses > _MAX_LOSSES:
                     raise
 
-    async def _attempt(self, body: Body[T], may_look_again: bool) -> T:
+    async def _attempt(self, body: Body[T], may_look_again: bool, *, has_clashed: bool) -> T:
         wire = await self._pool.take(urgently=_IS_URGENT.get())
         try:
             if not self._has_tables:
@@ -188,6 +188,7 @@ class PostgresStore(VerbStore):
                 own_workers=self._workers,
                 claimers=self._claimers,
                 may_look_again=may_look_again,
+                has_clashed=has_clashed,
             )
             try:
                 result = await body(tx)

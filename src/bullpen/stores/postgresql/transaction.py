@@ -114,7 +114,7 @@ _IDLE_CLAIMERS = DIALECT.named(claimers_statement((MemberStatus.IDLE,)))
 
 _RECIPIENT = f"""
     SELECT {DIALECT.select_list(MEMBER)}, nextval('message_id_seq') FROM member
-    WHERE team_id = :team_id AND name_key = :name_key {DIALECT.locks[Lock.SHARE]}
+    WHERE team_id = :team_id AND name_key = :name_key
 """
 _INSERT_MESSAGE = (
     f"INSERT INTO message ({', '.join(MESSAGE.written)}) OVERRIDING SYSTEM VALUE "
@@ -226,8 +226,11 @@ class PostgresTransaction(SqlTransaction):
         claimers: Claimers | None = None,
         looks_only: bool = False,
         may_look_again: bool = False,
+        has_clashed: bool = False,
     ) -> None:
         super().__init__(DIALECT, now)
+        self._share = Lock.UPDATE if has_clashed else Lock.SHARE
+        """How recipients are held. Who share one and then all revive it wait for each other: the second time alone."""
         self._wire = wire
         self._process = process
         self._own_workers = own_workers
@@ -403,9 +406,13 @@ class PostgresTransaction(SqlTransaction):
         """Who holds a recipient sends it something next: the message's number is asked for along with it."""
         if len(keys) != 1 or lock is not Lock.SHARE:
             return await super().find_members(team_id, keys, lock)
-        rows = await self.execute(_RECIPIENT, {"team_id": team_id, "name_key": keys[0]})
+        recipient = f"{_RECIPIENT} {DIALECT.locks[self._share]}"
+        rows = await self.execute(recipient, {"team_id": team_id, "name_key": keys[0]})
         self._message_ids += [row[-1] for row in rows]
         return [_member(row[:-1]) for row in rows]
+
+    async def list_members(self, team_id: int, lock: Lock = Lock.NONE) -> list[Member]:
+        return await super().list_members(team_id, self._share if lock is Lock.SHARE else lock)
 
     async def insert(self, record: R) -> R:
         if self._message_ids and isinstance(record, Message):
