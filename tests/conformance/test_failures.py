@@ -36,6 +36,7 @@ from bullpen.stores.postgresql.switchboard import life_key
 from bullpen.stores.sqlite import connection as sqlite_connection
 from bullpen.stores.transaction import Transaction
 from bullpen.stores.verbs.store import VerbStore
+from tests.support.mounting import mounted
 from tests.support.postgres import PrivateServer
 from tests.support.processes import BOUND_SECONDS, Crew, Line
 from tests.support.removing import remove_in_use
@@ -146,24 +147,11 @@ async def _send_until_refused(store: Store, user: MemberRef) -> tuple[int, Store
 # -- the disk --------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _mounted(directory: Path, size: str) -> Iterator[None]:
-    """A file system of this size, where the test may mount one."""
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "bullpen-test", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small file system")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
-
-
 async def test_a_full_disk_is_told_changes_nothing_and_is_no_problem_any_more_when_there_is_room(
     disk_store: str, tmp_path: Path, crew: Crew
 ) -> None:
     disk = tmp_path / "disk"
-    with _mounted(disk, "8m"):
+    with mounted(disk, size="8m"):
         url = url_in(disk / "store", disk_store)
         async with opened(url) as store:
             team, user = await create_team(store)
@@ -220,7 +208,7 @@ async def test_a_new_store_on_a_full_disk_is_refused_and_made_when_there_is_room
     disk_store: str, tmp_path: Path
 ) -> None:
     disk = tmp_path / "disk"
-    with _mounted(disk, "2m"):
+    with mounted(disk, size="2m"):
         ballast = _fill(disk, leave=0)
         async with opened(url_in(disk / "store", disk_store)) as store:
             assert await store.list_teams() == []
@@ -268,7 +256,7 @@ def _read_only(directory: Path) -> Iterator[None]:
 
 async def test_a_read_only_directory_is_told_and_written_again_when_it_can_be(disk_store: str, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
-    with _mounted(disk, "8m"):
+    with mounted(disk, size="8m"):
         url = url_in(disk / "store", disk_store)
         async with opened(url) as store:
             team, user = await create_team(store)

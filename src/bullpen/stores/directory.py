@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import StoreRemoved, StoreUnavailable
 
 
 def make_store_directory(directory: Path) -> None:
@@ -21,6 +21,14 @@ def make_store_directory(directory: Path) -> None:
             (directory / ".gitignore").write_text("*\n")
     except OSError as error:
         raise StoreUnavailable(f"{directory} cannot be created: {error.strerror}") from error
+
+
+def removed(path: object) -> StoreRemoved:
+    """Of a store on disk that is not there any more, or is another one by now."""
+    return StoreRemoved(
+        f"{path} was removed or replaced while it was in use, and its teams with it: "
+        "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
+    )
 
 
 def runtime_path() -> Path:

@@ -47,7 +47,7 @@ class Session:
         look found nothing, which has ended the membership. The clock runs only while the
         board holds no task that could become this member's. None: wait for ever.
         """
-        await self._acknowledge()
+        await self._acknowledge(self._offered)
         work = await self._store.find_work(self.ref)
         if work is not None:
             return work != "shutdown"
@@ -75,7 +75,7 @@ class Session:
     # -- mail ----------------------------------------------------------------------------------
 
     async def take_mail(self) -> list[Message]:
-        await self._acknowledge()
+        await self._acknowledge(self._offered)
         messages = await self._store.list_offered_mail(self.ref)
         self._offered = [message.id for message in messages]
         return messages
@@ -168,7 +168,7 @@ class Session:
         self._has_left = True
         with suppress(LeaseLost):
             if is_clean:
-                await self._acknowledge()
+                await self._acknowledge(self._offered)
             await self._store.shut_down_member(self.ref, reason="finished" if is_clean else "crashed")
 
     def _deed(self, operation_id: str | None) -> str | None:
@@ -183,8 +183,7 @@ class Session:
             await self._acknowledge(offered)
         return outcome
 
-    async def _acknowledge(self, offered: list[int] | None = None) -> None:
-        offered = self._offered if offered is None else offered
+    async def _acknowledge(self, offered: list[int]) -> None:
         if offered:
             await self._store.acknowledge_mail(self.ref, offered)
             # Not before: a verb that is cancelled, or finds the store unavailable, leaves it to the next one.

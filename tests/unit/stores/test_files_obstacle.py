@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from bullpen.domain.member import MemberRef
 from bullpen.domain.message import Message
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files import FilesStore
+from tests.support.mounting import mounted
 from tests.unit.stores.files_board import default_team, files, put, put_task, user_of
 
 
@@ -71,11 +70,11 @@ async def test_a_board_that_can_be_written_no_more_holds_up_no_other_team_when_i
         assert (await store.create_task(default, "again")).id == 8
 
 
-@pytest.mark.parametrize("mounted", [".tasks", ".teams"])
+@pytest.mark.parametrize("place", [".tasks", ".teams"])
 async def test_a_team_whose_files_are_mounted_is_not_made_anew_and_holds_up_no_other_team(
-    tmp_path: Path, mounted: str
+    tmp_path: Path, place: str
 ) -> None:
-    with file_system_at(tmp_path / mounted):
+    with mounted(tmp_path / place):
         async with files(tmp_path) as store:
             crew = await store.create_team("crew")
             old = await store.create_team("default")
@@ -96,18 +95,6 @@ async def test_a_team_that_is_made_deleted_and_made_again_at_once_needs_no_place
         teams = await asyncio.gather(*steps)
         assert [team.name for team in await store.list_teams()] == ["default", "crew", "next"]
         assert len({team.id for team in teams}) == 4
-
-
-@contextmanager
-def file_system_at(directory: Path) -> Iterator[None]:
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "bullpen-test", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a file system")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

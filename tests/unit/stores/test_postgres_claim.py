@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
@@ -15,6 +17,15 @@ from bullpen.stores.postgresql.wire import Wire, _compiled
 from bullpen.stores.sql import statements
 from tests.support.stores import create_team, join, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
+
+
+@asynccontextmanager
+async def about_to_offer(url: str, team_id: int) -> AsyncIterator[psycopg.AsyncConnection]:
+    """A writer that has made all tasks of the team claimable, and has not committed."""
+    async with await psycopg.AsyncConnection.connect(url) as writer:
+        await writer.execute("UPDATE task SET owner = NULL, owner_key = NULL")
+        await writer.execute("SELECT pg_advisory_xact_lock_shared(hashtext('bullpen offer'), hashint8(%s))", [team_id])
+        yield writer
 
 
 async def test_a_claim_takes_three_round_trips(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +108,7 @@ async def test_who_is_just_making_a_task_claimable_is_waited_for_before_nothing_
         team, user = await create_team(store)
         ana = (await join(store, team.id, "ana")).ref
         await store.create_task(user, "x", owner="user")
-        async with await psycopg.AsyncConnection.connect(postgres_url) as writer:
-            await writer.execute("UPDATE task SET owner = NULL, owner_key = NULL")
-            await writer.execute(
-                "SELECT pg_advisory_xact_lock_shared(hashtext('bullpen offer'), hashint8(%s))", [team.id]
-            )
+        async with about_to_offer(postgres_url, team.id) as writer:
             claiming = asyncio.create_task(store.claim_next_task(ana))
             await backend_that_waits(postgres_url)
             await writer.commit()
@@ -134,11 +141,7 @@ async def test_who_is_just_making_a_task_claimable_is_waited_for_before_an_idle_
         team, user = await create_team(store)
         ana = (await join(store, team.id, "ana")).ref
         await store.create_task(user, "x", owner="user")
-        async with await psycopg.AsyncConnection.connect(postgres_url) as writer:
-            await writer.execute("UPDATE task SET owner = NULL, owner_key = NULL")
-            await writer.execute(
-                "SELECT pg_advisory_xact_lock_shared(hashtext('bullpen offer'), hashint8(%s))", [team.id]
-            )
+        async with about_to_offer(postgres_url, team.id) as writer:
             # The writer has seen her at work: it will ring for nobody.
             await store.set_member_status(ana, MemberStatus.IDLE)
             looking = asyncio.create_task(store.find_work(ana))

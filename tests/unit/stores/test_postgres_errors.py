@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from bullpen.domain.member import MemberStatus
+from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.errors import BullpenError, StoreError, StoreUnavailable, UsageError
+from bullpen.store import Store
 from bullpen.stores import open_store, shown
 from tests.support.postgres import PrivateServer
 from tests.support.processes import BOUND_SECONDS
@@ -122,36 +123,40 @@ async def test_a_server_without_a_free_connection_is_used_when_one_is_free(priva
     await opening
 
 
+async def make_role(server: PrivateServer, *, connections: int) -> str:
+    """The URL of one who may have only so many."""
+    await ask(server.url, f"CREATE ROLE me LOGIN CONNECTION LIMIT {connections}")
+    await ask(server.url, "GRANT CREATE ON SCHEMA public TO me")
+    return server.url.replace("postgres@", "me@")
+
+
+async def write_many(store: Store, user: MemberRef) -> None:
+    await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
+
+
+async def write_until_life_is_proved(store: Store, user: MemberRef, member: Member) -> None:
+    assert member.worker_id is not None
+    await write_many(store, user)
+    while not store.proves_life(member.worker_id):
+        await write_many(store, user)
+
+
 async def test_verbs_leave_a_connection_to_what_wakes_and_proves_life(private_postgres: PrivateServer) -> None:
-    await ask(private_postgres.url, "CREATE ROLE me LOGIN CONNECTION LIMIT 3")
-    await ask(private_postgres.url, "GRANT CREATE ON SCHEMA public TO me")
-    async with asyncio.timeout(BOUND_SECONDS), opened(private_postgres.url.replace("postgres@", "me@")) as store:
+    url = await make_role(private_postgres, connections=3)
+    async with asyncio.timeout(BOUND_SECONDS), opened(url) as store:
         team, user = await create_team(store)
-
-        async def write_many() -> None:
-            await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
-
-        await write_many()
+        await write_many(store, user)
         ana = await join(store, team.id, "ana")
-        assert ana.worker_id is not None
         await ask(private_postgres.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'me'")
-        await write_many()
-        while not store.proves_life(ana.worker_id):
-            await write_many()
+        await write_until_life_is_proved(store, user, ana)
 
 
 async def test_the_room_that_verbs_make_for_it_is_not_taken_by_others_of_them(private_postgres: PrivateServer) -> None:
-    await ask(private_postgres.url, "CREATE ROLE me LOGIN CONNECTION LIMIT 3")
-    await ask(private_postgres.url, "GRANT CREATE ON SCHEMA public TO me")
-    async with asyncio.timeout(BOUND_SECONDS), opened(private_postgres.url.replace("postgres@", "me@")) as store:
+    url = await make_role(private_postgres, connections=3)
+    async with asyncio.timeout(BOUND_SECONDS), opened(url) as store:
         team, user = await create_team(store)
         ana = await join(store, team.id, "ana")
-        assert ana.worker_id is not None
-
-        async def write_many() -> None:
-            await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
-
-        await write_many()
+        await write_many(store, user)
         await ask(private_postgres.url, "ALTER ROLE me CONNECTION LIMIT 2")
         # The verbs have two, which are all that there may be from here on.
         await ask(
@@ -159,9 +164,7 @@ async def test_the_room_that_verbs_make_for_it_is_not_taken_by_others_of_them(pr
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE usename = 'me' AND query NOT IN ('COMMIT', 'ROLLBACK')",
         )
-        await write_many()
-        while not store.proves_life(ana.worker_id):
-            await write_many()
+        await write_until_life_is_proved(store, user, ana)
 
 
 async def test_those_who_all_bring_the_same_member_back_do_so_in_turn(private_postgres: PrivateServer) -> None:
@@ -188,7 +191,7 @@ async def test_those_who_all_bring_the_same_member_back_do_so_in_turn(private_po
 async def test_fewer_connections_than_verbs_are_enough(postgres_url: str) -> None:
     async with opened(postgres_url, pool_size=2) as store:
         team, user = await create_team(store)
-        await asyncio.gather(*(store.send(user, "lead", str(number)) for number in range(50)))
+        await write_many(store, user)
         assert len(await store.list_mail(team.id, "lead")) == 50
 
 

@@ -16,7 +16,8 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bullpen.errors import StoreRemoved, StoreUnavailable
+from bullpen.errors import StoreUnavailable
+from bullpen.stores.directory import removed
 from bullpen.stores.files.journal import Journal
 from bullpen.stores.files.layout import LOCK, TEAMS
 from bullpen.stores.forks import let_go_in_children
@@ -32,8 +33,7 @@ class Footing:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._is_found = False
-        self._token = b""
+        self.begin()
 
     def begin(self) -> None:
         """It is opened: whatever is there is the store."""
@@ -43,20 +43,14 @@ class Footing:
     def check(self) -> None:
         """It has been here: where nothing is any more, it was removed."""
         if self._is_found and not os.path.lexists(os.path.join(self._root, TEAMS)):
-            raise self._removed()
+            raise removed(self._root)
 
     def recognise(self, token: bytes) -> None:
         """What its lock file says of itself. Brought back from a copy it says the same."""
         self._is_found = True
         if token and self._token and token != self._token:
-            raise self._removed()
+            raise removed(self._root)
         self._token = self._token or token
-
-    def _removed(self) -> StoreRemoved:
-        return StoreRemoved(
-            f"{self._root} was removed or replaced while it was in use, and its teams with it: "
-            "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
-        )
 
 
 class Gate:

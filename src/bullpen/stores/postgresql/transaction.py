@@ -112,10 +112,13 @@ _CLAIM_NEXT = DIALECT.named(statements.CLAIM_NEXT_POSTGRES)
 _CLAIM_NEXT_WITHOUT_ROLE = DIALECT.named(statements.CLAIM_NEXT_WITHOUT_ROLE)
 _IDLE_CLAIMERS = DIALECT.named(claimers_statement((MemberStatus.IDLE,)))
 
-_RECIPIENT = f"""
+_RECIPIENT = {
+    lock: f"""
     SELECT {DIALECT.select_list(MEMBER)}, nextval('message_id_seq') FROM member
-    WHERE team_id = :team_id AND name_key = :name_key
+    WHERE team_id = :team_id AND name_key = :name_key {clause}
 """
+    for lock, clause in DIALECT.locks.items()
+}
 _INSERT_MESSAGE = (
     f"INSERT INTO message ({', '.join(MESSAGE.written)}) OVERRIDING SYSTEM VALUE "
     f"VALUES ({', '.join(f':{name}' for name in MESSAGE.written)})"
@@ -406,8 +409,7 @@ class PostgresTransaction(SqlTransaction):
         """Who holds a recipient sends it something next: the message's number is asked for along with it."""
         if len(keys) != 1 or lock is not Lock.SHARE:
             return await super().find_members(team_id, keys, lock)
-        recipient = f"{_RECIPIENT} {DIALECT.locks[self._share]}"
-        rows = await self.execute(recipient, {"team_id": team_id, "name_key": keys[0]})
+        rows = await self.execute(_RECIPIENT[self._share], {"team_id": team_id, "name_key": keys[0]})
         self._message_ids += [row[-1] for row in rows]
         return [_member(row[:-1]) for row in rows]
 

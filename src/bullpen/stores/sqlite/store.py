@@ -22,8 +22,9 @@ import apsw
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
-from bullpen.errors import StoreRemoved, StoreUnavailable, UsageError
+from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
+from bullpen.stores.directory import removed
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX, real_file
 from bullpen.stores.sql.migration import check_version, is_behind
@@ -202,10 +203,7 @@ class SqliteStore(VerbStore):
 
     def _check_file(self) -> None:
         if self._file not in (NO_FILE, file_at(self._path_name)):
-            raise StoreRemoved(
-                f"{self._path} was removed or replaced while it was in use, and its teams with it: "
-                "`bullpen run GOAL` begins anew, or put it back and `bullpen resume` goes on"
-            )
+            raise removed(self._path)
 
     # -- reading -------------------------------------------------------------------------
 

@@ -297,7 +297,7 @@ class VerbStore(
                 await self._look_for_the_deaf()
                 self._owes_look = False
         except StoreRemoved:
-            # Whoever waits looks, and is told.
+            # Whoever waits looks, and is told; but not the net itself, which would look again at once.
             for topic in set(self._board.topics()) - {OVERFLOW_TOPIC}:
                 self._board.ring(topic)
 
