@@ -27,9 +27,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from bullpen.errors import StoreUnavailable, UsageError
+from bullpen.errors import UsageError
+from bullpen.stores.gate import Gate, Visit
+from bullpen.stores.job import Job
+from bullpen.stores.pace import Pace
 from bullpen.stores.transaction import Ring
 
 T = TypeVar("T")
@@ -39,117 +42,6 @@ CLOSE_PATIENCE_SECONDS = 5.0
 CLOSED = "this store has been closed: open it again"
 QUICK_SECONDS = 0.002
 """What a loop may stand still for; after two commits in a row that took longer, the next one is the thread's."""
-TURN_SECONDS = 0.002
-"""How long one task may call verb after verb before the loop has a turn in between."""
-
-LATE_SECONDS = 0.05
-"""Who leaves the gate so much later than it should may not stay inside for `HURRY_SECONDS`."""
-HURRY_SECONDS = 30.0
-
-
-class Pace:
-    """Says when the loop is due for a turn before a verb that could run at once.
-
-    A turn costs a tenth of a verb, and mixes what several tasks do, so that all are done at the end instead of one
-    after the other. So a task is given `TURN_SECONDS` for its verbs; another one comes only after a turn of the loop.
-    Whoever finds somebody waiting for that turn waits, too, and all of them are committed in one group.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._last_task = 0
-        self._until = 0.0
-
-    def is_due(self) -> bool:
-        # By its id, which keeps nothing alive; another task that gets the same one merely has what is left of its time.
-        task, now = id(asyncio.current_task(self._loop)), time.monotonic()
-        if task == self._last_task and now < self._until:
-            return False
-        is_due = task == self._last_task
-        self._last_task, self._until = task, now + TURN_SECONDS
-        return is_due
-
-
-class Job(Generic[T]):
-    """A body to run, and where its outcome goes."""
-
-    __slots__ = ("_begun", "_done", "_dropped", "_error", "_result", "body", "loop", "rings")
-
-    _lock = threading.Lock()
-    """One for all of them: it is held for a moment, and only for those in the queue."""
-
-    def __init__(self, body: Callable[[Any], T]) -> None:
-        self.body = body
-        self.rings: list[Ring] = []
-        # Only for a job that is waited for: to find out which loop runs is a call of the system.
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._done: asyncio.Event | None = None
-        self._begun = False
-        self._dropped = False
-        self._result: T | None = None
-        self._error: BaseException | None = None
-
-    # -- in the writer's thread --------------------------------------------------------
-
-    def begin(self) -> bool:
-        """False if its caller has gone."""
-        with self._lock:
-            self._begun = not self._dropped
-            return self._begun
-
-    def succeed(self, result: T) -> None:
-        self._result = result
-
-    def fail(self, error: BaseException) -> None:
-        self._error = error
-
-    @property
-    def has_failed(self) -> bool:
-        return self._error is not None
-
-    # -- in the caller's loop ------------------------------------------------------------
-
-    def settle(self) -> None:
-        if self._done is not None:
-            self._done.set()
-
-    def drop(self) -> bool:
-        """Take it back; False if it has begun."""
-        with self._lock:
-            self._dropped = not self._begun
-            return self._dropped
-
-    @property
-    def outcome(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
-
-    async def wait(self, patience_seconds: float, holder: Callable[[], str]) -> None:
-        """To be called before the loop has another turn, which could settle it."""
-        assert self.loop is not None
-        done = self._done = asyncio.Event()
-        # A timer, not `asyncio.timeout`: a job that has begun is waited for, and it costs a third.
-        timer = self.loop.call_later(patience_seconds, self._lose_patience, patience_seconds, holder)
-        try:
-            await done.wait()
-        except asyncio.CancelledError:
-            # One that has begun is waited for, however often its caller is cancelled meanwhile.
-            while not self.drop() and not done.is_set():
-                with suppress(asyncio.CancelledError):
-                    await done.wait()
-            raise
-        finally:
-            timer.cancel()
-
-    def _lose_patience(self, patience_seconds: float, holder: Callable[[], str]) -> None:
-        if self.drop():
-            self.fail(
-                StoreUnavailable(
-                    f"waited {patience_seconds:g} s to write, {holder()} holds the store; nothing was changed"
-                )
-            )
-            self.settle()
 
 
 class Occupied(Exception):
@@ -157,69 +49,6 @@ class Occupied(Exception):
 
     The thread commits the job then. It may wait; the loop would stand still.
     """
-
-
-class Gate(Protocol):
-    """Who may write just now, among all processes."""
-
-    stay_seconds: float
-    """For how long a process that had to wait may stay inside for the verbs that follow; 0 for one group only."""
-
-    def enter(self) -> None:
-        """Blocks until it is free."""
-        ...
-
-    def try_enter(self) -> bool:
-        """Never blocks; False if it is not free, or if it is somebody else's turn."""
-        ...
-
-    def leave(self) -> None: ...
-
-    def holder(self) -> str:
-        """For whoever waits: a name for who is inside."""
-        ...
-
-
-class Visit:
-    """This process at the gate; called by whoever has the writer's turn.
-
-    Each change of the process inside costs a switch of the processor, and what the next one knew of the pages that
-    were changed: where several write all the time, more than half of all. So whoever had to wait stays for
-    `stay_seconds`, and the verbs that follow run where they are called, like those of a process that is alone. It
-    leaves before that when nothing follows. Whoever could not leave in time (its process was busy with something that
-    lets no other thread go on) does not stay again for a while.
-    """
-
-    def __init__(self, gate: Gate) -> None:
-        self.stays = False
-        self._gate = gate
-        self._stays_until = 0.0
-        self._hurries_until = 0.0
-
-    @property
-    def left_seconds(self) -> float:
-        return max(0.0, self._stays_until - time.monotonic())
-
-    def try_enter(self) -> bool:
-        return self.stays or self._gate.try_enter()
-
-    def enter(self) -> None:
-        if not self.try_enter():
-            self._gate.enter()
-            now = time.monotonic()
-            if self._gate.stay_seconds and now >= self._hurries_until:
-                self.stays, self._stays_until = True, now + self._gate.stay_seconds
-
-    def leave(self, *, at_once: bool = False) -> None:
-        """At once, or if it must not stay."""
-        if not self.stays:
-            self._gate.leave()
-        elif at_once or not self.left_seconds:
-            now = time.monotonic()
-            if now > self._stays_until + LATE_SECONDS:
-                self._hurries_until = now + HURRY_SECONDS
-            self.stays = False
-            self._gate.leave()
 
 
 class Writer:

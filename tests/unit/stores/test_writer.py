@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from bullpen.errors import StoreUnavailable, UsageError
+from bullpen.stores import gate, pace
 from bullpen.stores import writer as writer_module
+from bullpen.stores.job import Job
 from bullpen.stores.transaction import EventRing, Ring
-from bullpen.stores.writer import Job, Writer
+from bullpen.stores.writer import Writer
 
 BOUND_SECONDS = 20.0
 PATIENCE_SECONDS = 20.0
@@ -105,7 +107,7 @@ async def test_verbs_that_come_together_are_committed_together_in_the_thread(mon
 async def test_the_loop_has_a_turn_in_time_however_long_one_task_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
     for turn_seconds, expected in ((-1.0, [0, 1, 2]), (BOUND_SECONDS, [])):
-        monkeypatch.setattr(writer_module, "TURN_SECONDS", turn_seconds)
+        monkeypatch.setattr(pace, "TURN_SECONDS", turn_seconds)
         # One of its own for each: what is left of a turn was given out with the length of before.
         async with open_desk() as desk:
             turns: list[int] = []
@@ -121,7 +123,7 @@ async def test_the_loop_has_a_turn_in_time_however_long_one_task_goes_on(monkeyp
 async def test_whoever_comes_after_a_task_that_goes_on_begins_with_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else verbs that are called at once, right after one that was alone, would each be committed alone."""
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
-    monkeypatch.setattr(writer_module, "TURN_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(pace, "TURN_SECONDS", BOUND_SECONDS)
     async with open_desk() as desk:
         await desk.writer.run(lambda job: None, patience_seconds=PATIENCE_SECONDS)
         desk.door.enter()
@@ -217,7 +219,7 @@ async def test_who_stays_leaves_in_time_although_its_loop_is_busy(monkeypatch: p
 async def test_who_could_not_leave_in_time_does_not_stay_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process is busy with something that holds up all its threads, and may be so again."""
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
-    monkeypatch.setattr(writer_module, "LATE_SECONDS", -BOUND_SECONDS)
+    monkeypatch.setattr(gate, "LATE_SECONDS", -BOUND_SECONDS)
     async with open_desk() as desk:
         await (await let_in(desk, desk.run(), stay_seconds=BOUND_SECONDS))
         await asyncio.to_thread(desk.door.enter)
@@ -271,7 +273,7 @@ async def test_who_comes_alone_runs_at_once_and_who_goes_on_for_long_lets_the_ot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(writer_module, "QUICK_SECONDS", BOUND_SECONDS)
-    monkeypatch.setattr(writer_module, "TURN_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(pace, "TURN_SECONDS", BOUND_SECONDS)
     async with open_desk() as desk:
         run = partial(desk.writer.run, lambda job: None, patience_seconds=PATIENCE_SECONDS)
         others: list[str] = []

@@ -37,12 +37,13 @@ from bullpen.stores.files.task_file import is_foreign_file
 from bullpen.stores.files.team_file import TeamFile
 from bullpen.stores.files.transaction import BoardIsDue, FilesTransaction, Session
 from bullpen.stores.files.view import View
+from bullpen.stores.job import Job
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.transaction import Ring, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
 from bullpen.stores.verbs.wake import offer
-from bullpen.stores.writer import Job, Writer, run_to_the_end
+from bullpen.stores.writer import Writer, run_to_the_end
 
 T = TypeVar("T")
 

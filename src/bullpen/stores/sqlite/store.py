@@ -25,7 +25,9 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.directory import removed
+from bullpen.stores.job import Job
 from bullpen.stores.life import LifeLocks
+from bullpen.stores.pace import Pace
 from bullpen.stores.place import GATE_SUFFIX, LIVES_SUFFIX, real_file
 from bullpen.stores.sql.migration import check_version, is_behind
 from bullpen.stores.sqlite.connection import (
@@ -44,7 +46,7 @@ from bullpen.stores.sqlite.transaction import SqliteTransaction
 from bullpen.stores.transaction import Ring, Transaction, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
-from bullpen.stores.writer import CLOSED, QUICK_SECONDS, Job, Occupied, Pace, Writer
+from bullpen.stores.writer import CLOSED, QUICK_SECONDS, Occupied, Writer
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from bullpen.domain.task import Task, TaskStatus, is_claimable
 from bullpen.errors import AlreadyClaimed, ShuttingDown
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.board import get_task_record
-from bullpen.stores.verbs.members import change_status
+from bullpen.stores.verbs.status import change_status
 from bullpen.stores.verbs.wake import pass_baton
 
 

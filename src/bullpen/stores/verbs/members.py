@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bullpen.domain.codec import encode
 from bullpen.domain.event import EventKind
 from bullpen.domain.member import (
-    MEMBER_TRANSITIONS,
     Attendance,
     Autonomy,
     Member,
@@ -16,24 +14,22 @@ from bullpen.domain.member import (
     MemberRef,
     MemberStatus,
     Spawned,
-    Team,
-    Worker,
     check_labels,
 )
-from bullpen.domain.message import MessageType, Origin
 from bullpen.domain.record import replace
-from bullpen.domain.task import Task, TaskStatus
-from bullpen.domain.text import RESERVED_NAMES, check_name, check_role, clean, name_key
-from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
+from bullpen.domain.task import TaskStatus
+from bullpen.domain.text import check_role, clean, name_key
+from bullpen.errors import NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
-from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, answer_shutdown, put_to_rest, unhost
-from bullpen.stores.verbs.post import post, tell_lead
+from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, unhost
+from bullpen.stores.verbs.joining import join_again, take_in_wanted
+from bullpen.stores.verbs.post import tell_lead
+from bullpen.stores.verbs.spawning import assign, check_member_name, check_room, spawn_again
+from bullpen.stores.verbs.status import change_status, merged_counters, shut_down
 from bullpen.stores.verbs.verb import read, write
-from bullpen.stores.verbs.wake import hand_on, offer, want
+from bullpen.stores.verbs.wake import want
 from bullpen.stores.verbs.workers import living_worker
-
-MAX_TEAMMATES = 8
 
 
 class MemberVerbs:
@@ -60,7 +56,7 @@ class MemberVerbs:
         team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
         member = await tx.find(Member, by.team_id, name_key(name), lock=Lock.UPDATE)
         if member is None:
-            await _check_room(tx, team)
+            await check_room(tx, team)
             member = await tx.insert(
                 Member(
                     team_id=team.id,
@@ -91,9 +87,9 @@ class MemberVerbs:
             given = {field: value for field, value in wishes.items() if value}
             if autonomy is not Autonomy.AUTO:
                 given["autonomy"] = autonomy
-            spawned = await _spawn_again(tx, team, member, lead, given, plan_required=plan_required)
+            spawned = await spawn_again(tx, team, member, lead, given, plan_required=plan_required)
         if task_id is not None:
-            await _assign(tx, spawned.member, task_id, actor=lead.name)
+            await assign(tx, spawned.member, task_id, actor=lead.name)
         tx.record(
             team.id, EventKind.MEMBER_SPAWNED, lead.name, member=spawned.member.name, role=role, outcome=spawned.outcome
         )
@@ -130,13 +126,13 @@ class MemberVerbs:
                 )
             )
         else:
-            joined = await _join_again(tx, member, worker_id, role)
+            joined = await join_again(tx, member, worker_id, role)
         tx.record(team_id, EventKind.MEMBER_JOINED, joined.name, member=joined.name, role=joined.role)
         return joined
 
     @write
     async def host_member(tx: Transaction, worker_id: int, *, team_id: int | None = None) -> Member | None:
-        hosted = await _host(tx, worker_id, team_id, (), 1)
+        hosted = await take_in_wanted(tx, worker_id, team_id, (), 1)
         return hosted[0] if hosted else None
 
     @write
@@ -148,7 +144,7 @@ class MemberVerbs:
         except_teams: Sequence[int] = (),
         limit: int = 1,
     ) -> list[Member]:
-        return await _host(tx, worker_id, team_id, except_teams, limit)
+        return await take_in_wanted(tx, worker_id, team_id, except_teams, limit)
 
     @write
     async def want_member(tx: Transaction, by: MemberRef, name: str, *, operation_id: str | None = None) -> Member:
@@ -177,7 +173,7 @@ class MemberVerbs:
     @write
     async def shut_down_member(tx: Transaction, by: MemberRef, *, reason: str = "finished") -> Member:
         _, member = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
-        return await _shut_down(tx, member, reason)
+        return await shut_down(tx, member, reason)
 
     @write
     async def release_member(tx: Transaction, by: MemberRef, *, note: str) -> Member:
@@ -208,7 +204,7 @@ class MemberVerbs:
             return "task"
         if await tx.has_open_task_for(member):
             return "task"
-        await _shut_down(tx, member, reason)
+        await shut_down(tx, member, reason)
         return None
 
     @read
@@ -249,49 +245,6 @@ class MemberVerbs:
         return await tx.has_wanted()
 
 
-async def _host(
-    tx: Transaction, worker_id: int, team_id: int | None, except_teams: Sequence[int], limit: int
-) -> list[Member]:
-    # Locked: two who host for the same worker do not both count its free slots.
-    worker = await living_worker(tx, worker_id)
-    if not worker.slots or team_id in except_teams:
-        return []
-    free = worker.slots - await tx.count_hosted(worker_id)
-    wanted = await tx.list_wanted(
-        team_id,
-        except_teams=except_teams,
-        leads_only=free <= 0,
-        labels=worker.labels,
-        limit=limit if free <= 0 else min(limit, free),
-    )
-    return [await _take_in(tx, worker, member) for member in wanted]
-
-
-async def _take_in(tx: Transaction, worker: Worker, member: Member) -> Member:
-    """`member` is locked."""
-    hosted = replace(
-        member,
-        incarnation=member.incarnation + 1,
-        worker_id=worker.id,
-        status=MemberStatus.WORKING,
-        status_reason="",
-        status_at=tx.now,
-    )
-    await tx.update(hosted)
-    # Nothing is asked here: while a crowd is taken in, the worker's row is held, and its renewal waits for that.
-    await tx.clear_reservation(member.team_id, member.key)
-    tx.record(
-        member.team_id,
-        EventKind.MEMBER_HOSTED,
-        member.name,
-        member=member.name,
-        worker=worker.id,
-        host=worker.host,
-        incarnation=hosted.incarnation,
-    )
-    return hosted
-
-
 async def _find_waiting(tx: Transaction, member: Member) -> str | None:
     """What waits for this member alone, its tasks aside."""
     if member.shutdown_request_id is not None or member.status is MemberStatus.STOPPING:
@@ -308,122 +261,3 @@ async def _may_claim_something(tx: Transaction, member: Member) -> bool:
     if member.autonomy is not Autonomy.AUTO:
         return False
     return await tx.has_claimable(member.team_id, "") or await tx.has_claimable(member.team_id, member.role_key)
-
-
-def check_member_name(name: str) -> None:
-    check_name(name, what="member name")
-    if name_key(name) in RESERVED_NAMES:
-        raise UsageError(f"{name!r} is reserved: choose another name")
-
-
-def merged_counters(member: Member, counters: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**member.counters, **encode(counters)}
-    return {key: value for key, value in merged.items() if value is not None}
-
-
-async def change_status(tx: Transaction, member: Member, status: MemberStatus, *, reason: str) -> Member:
-    if status in (MemberStatus.WANTED, MemberStatus.SHUTDOWN):
-        raise UsageError(f"{status} is not a status that a member gives itself: shut it down, or want it")
-    if status is member.status and reason == member.status_reason:
-        return member
-    if status not in MEMBER_TRANSITIONS[member.status]:
-        raise Conflict(f"{member.name} is {member.status} and cannot become {status}")
-    changed = replace(member, status=status, status_reason=reason, status_at=tx.now)
-    await tx.update(changed)
-    tx.record(
-        member.team_id,
-        EventKind.MEMBER_STATUS_CHANGED,
-        member.name,
-        member=member.name,
-        status=status,
-        old=member.status,
-        reason=reason,
-    )
-    if status is MemberStatus.IDLE and await tx.find_in_progress(member.team_id, member.key) is not None:
-        # It waits for mail, holding its task: what is claimable meanwhile must not wait for it.
-        await hand_on(tx, changed)
-    return changed
-
-
-async def _check_room(tx: Transaction, team: Team) -> None:
-    limit = int(team.number_setting("max_teammates", MAX_TEAMMATES))
-    count = await tx.count_teammates(team.id)
-    if count >= limit:
-        raise Conflict(f"the team has {count} teammates, team.max_teammates = {limit}: shut one down or raise it")
-
-
-async def _spawn_again(
-    tx: Transaction, team: Team, member: Member, lead: Member, given: dict[str, Any], *, plan_required: bool
-) -> Spawned:
-    if member.kind is not MemberKind.TEAMMATE:
-        raise UsageError(f"{member.name} joins by itself and cannot be spawned: choose another name")
-    if member.status is MemberStatus.STOPPING or member.shutdown_request_id is not None:
-        raise Conflict(f"{member.name} is shutting down: spawn it again when it has")
-    if plan_required:
-        # A gate that was asked for stands, whatever was approved before.
-        member = replace(member, plan_required=True, plan_digest=None)
-        await tx.update(member)
-    if member.status is MemberStatus.SHUTDOWN:
-        await _check_room(tx, team)
-    if member.status in (MemberStatus.SHUTDOWN, MemberStatus.WANTED):
-        renewed: Member = replace(member, **given)
-        return Spawned(member=await want(tx, renewed, actor=lead.name, reason="spawned again"), outcome="revived")
-    origin = Origin.HUMAN if lead.kind is MemberKind.USER else Origin.AGENT
-    if "prompt" in given:
-        await post(tx, member, given["prompt"], sender=lead.name, type=MessageType.MESSAGE, origin=origin)
-    return Spawned(member=member, outcome="delivered" if member.status is MemberStatus.IDLE else "queued")
-
-
-async def _assign(tx: Transaction, member: Member, task_id: int, *, actor: str) -> None:
-    task = await tx.find(Task, member.team_id, task_id, lock=Lock.UPDATE)
-    if task is None:
-        raise NotFound(f"there is no task #{task_id}")
-    if task.status is not TaskStatus.PENDING or (task.owner is not None and not task.is_owned_by(member.name)):
-        raise Conflict(
-            f"#{task_id} is {task.status}, owned by {task.owner or 'nobody'}: it cannot be given to {member.name}"
-        )
-    assigned = replace(task, owner=member.name, updated_at=tx.now)
-    await tx.update(assigned)
-    tx.record(task.team_id, EventKind.TASK_ASSIGNED, actor, task=task.id, owner=member.name)
-    await offer(tx, [assigned])
-
-
-async def _join_again(tx: Transaction, member: Member, worker_id: int, role: str | None) -> Member:
-    if member.kind is not MemberKind.EXTERNAL:
-        raise Conflict(f"{member.name} is a {member.kind} of this team: join under another name")
-    if member.worker_id is not None:
-        host = await tx.find(Worker, member.worker_id)
-        if host is not None and host.stopped_at is None and not host.is_lost:
-            where = f"by worker {host.id} on {host.host} (pid {host.pid})"
-            raise Conflict(
-                f"{member.name} is in the team already, {where}: leave there first, or wait until its lease is over"
-            )
-        [member] = await unhost(tx, [member], why="it joined again", reserve=lambda one: False)
-    joined = replace(
-        member,
-        role=role if role is not None else member.role,
-        incarnation=member.incarnation + 1,
-        worker_id=worker_id,
-        status=MemberStatus.WORKING,
-        status_reason="",
-        status_at=tx.now,
-        shutdown_request_id=None,
-    )
-    await tx.update(joined)
-    return joined
-
-
-async def _shut_down(tx: Transaction, member: Member, reason: str) -> Member:
-    if member.kind is MemberKind.USER:
-        raise NotAllowed("the human cannot be shut down")
-    if member.shutdown_request_id is not None:
-        await answer_shutdown(tx, member, why=reason)
-        reason = "asked"
-    return await put_to_rest(
-        tx,
-        member,
-        reason=reason,
-        actor=member.name,
-        note=f"{member.name} shut down ({reason})",
-        ends_incarnation=False,
-    )

@@ -111,7 +111,7 @@ class VerbStore(
 
     async def _read(self, body: Body[T]) -> T:
         """One consistent snapshot; sees every write that has returned. It lets the loop have a turn now and then,
-        however quick it is (`stores.writer.Pace`): one who looks again and again must not stop everybody else."""
+        however quick it is (`stores.pace.Pace`): one who looks again and again must not stop everybody else."""
         raise NotImplementedError
 
     async def _hold_life(self, token: str) -> None:

@@ -27,8 +27,8 @@ from bullpen.errors import Conflict, NotFound
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.budgets import foresee_settlement, settle
 from bullpen.stores.verbs.fence import fenced
-from bullpen.stores.verbs.members import change_status, merged_counters
 from bullpen.stores.verbs.post import post
+from bullpen.stores.verbs.status import change_status, merged_counters
 from bullpen.stores.verbs.verb import read, write
 
 
