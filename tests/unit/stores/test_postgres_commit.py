@@ -101,6 +101,27 @@ async def test_who_asks_holds_nobody_while_it_waits_for_the_team(postgres_url: s
             assert (await asking).id == 1
 
 
+_OF_THE_TEAM = {
+    "spawn": lambda store, user: store.spawn_member(user, "ana"),
+    "change": lambda store, user: store.change_team(user, goal="another"),
+    "delete": lambda store, user: store.delete_team(user),
+}
+
+
+@pytest.mark.parametrize("verb", _OF_THE_TEAM)
+async def test_who_changes_a_team_holds_nobody_while_it_waits_for_it(postgres_url: str, verb: str) -> None:
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as creator:
+        _, user = await create_team(store)
+        # As who creates a task: the team, then its members.
+        await creator.execute("UPDATE team SET next_task_id = next_task_id + 1")
+        changing = asyncio.create_task(_OF_THE_TEAM[verb](store, user))
+        await backend_that_waits(postgres_url)
+        await creator.execute("SELECT * FROM member FOR UPDATE NOWAIT")
+        await creator.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            await changing
+
+
 async def test_the_same_operation_sent_twice_at_once_happens_once(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as two:
         team, user = await create_team(one)

@@ -35,6 +35,12 @@ async def fenced_lead(tx: Transaction, by: MemberRef, *, what: str) -> tuple[Tea
     return team, member
 
 
+async def hold_team(tx: Transaction, by: MemberRef) -> None:
+    """Before its member, in the order of locks: for who changes the team itself, or meets others who do the same."""
+    tx.foresee(lambda: tx.fence(by, Lock.SHARE))
+    await tx.find(Team, by.team_id, lock=Lock.UPDATE)
+
+
 async def get_live_team(tx: Transaction, team_id: int, *, lock: Lock = Lock.NONE) -> Team:
     team = await tx.find(Team, team_id, lock=lock)
     if team is None:

@@ -21,7 +21,7 @@ from bullpen.domain.task import TaskStatus
 from bullpen.domain.text import check_role, clean, name_key
 from bullpen.errors import NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction, WantedRing
-from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team
+from bullpen.stores.verbs.fence import fenced, fenced_lead, get_live_team, hold_team
 from bullpen.stores.verbs.hosting import LEFT_IN_ORDER, unhost
 from bullpen.stores.verbs.joining import join_again, take_in_wanted
 from bullpen.stores.verbs.post import tell_lead
@@ -49,11 +49,11 @@ class MemberVerbs:
         task_id: int | None = None,
         operation_id: str | None = None,
     ) -> Spawned:
-        _, lead = await fenced_lead(tx, by, what="spawn teammates")
+        await hold_team(tx, by)
+        team, lead = await fenced_lead(tx, by, what="spawn teammates")
         check_member_name(name)
         role, model = check_role(role), model or None
         needed = check_labels(labels)
-        team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
         member = await tx.find(Member, by.team_id, name_key(name), lock=Lock.UPDATE)
         if member is None:
             await check_room(tx, team)

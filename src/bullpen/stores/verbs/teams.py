@@ -13,7 +13,7 @@ from bullpen.domain.request import RequestStatus
 from bullpen.domain.text import check_name, clean, name_key
 from bullpen.errors import Conflict, NotFound
 from bullpen.stores.transaction import Lock, Transaction
-from bullpen.stores.verbs.fence import fenced_lead, get_live_team
+from bullpen.stores.verbs.fence import fenced_lead, hold_team
 from bullpen.stores.verbs.queueing import withdraw_queue
 from bullpen.stores.verbs.requests import ask_to_shut_down, close_request, moment_in
 from bullpen.stores.verbs.verb import read, write
@@ -60,9 +60,8 @@ class TeamVerbs:
         settings: Mapping[str, Any] | None = None,
         operation_id: str | None = None,
     ) -> Team:
-        _, lead = await fenced_lead(tx, by, what="change the team")
-        team = await tx.find(Team, by.team_id, lock=Lock.UPDATE)
-        assert team is not None
+        await hold_team(tx, by)
+        team, lead = await fenced_lead(tx, by, what="change the team")
         if name is not None and name != team.name:
             team = await _renamed(tx, team, name, lead.name)
         changed = replace(
@@ -79,8 +78,8 @@ class TeamVerbs:
     async def delete_team(
         tx: Transaction, by: MemberRef, *, deadline_seconds: float = 30.0, operation_id: str | None = None
     ) -> Team:
-        _, lead = await fenced_lead(tx, by, what="delete the team")
-        team = await get_live_team(tx, by.team_id, lock=Lock.UPDATE)
+        await hold_team(tx, by)
+        team, lead = await fenced_lead(tx, by, what="delete the team")
         until = moment_in(tx, deadline_seconds)
         # First, so that nothing of what follows brings anybody back.
         await tx.update(replace(team, deleted_at=tx.now))
