@@ -12,8 +12,8 @@ Isolation that the verbs rely on:
 - `Lock.UPDATE` keeps every other transaction from changing or locking the record
   until this one ends; `Lock.SHARE` keeps others from changing it. A store that
   runs one transaction at a time may ignore both.
-- Locks are taken in the order team, worker, member, task, submission, ids ascending; then the accounts, the team's
-  first. Who holds that one locks nothing more.
+- Locks are taken in the order team, worker, member, task, submission or request, ids ascending; then the accounts, the
+  team's first. Who holds that one locks nothing more.
 - `claim_next` and `list_wanted` lock what they return and pass over what another
   transaction has locked; who takes something rings for what is left.
 - `list_claimers` with `Lock.SHARE` waits for a member who is just leaving and then

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import psycopg
 import pytest
 
 from bullpen.domain.event import EventKind
+from bullpen.domain.member import MemberRef
 from bullpen.domain.request import RequestKind
 from bullpen.errors import StoreUnavailable
+from bullpen.store import Store
 from bullpen.stores import open_store
 from bullpen.stores.postgresql.commit import Fate, fate_of
 from bullpen.stores.postgresql.connection import connect, parse_url
@@ -17,6 +21,8 @@ from bullpen.stores.postgresql.wire import Statement, Wire
 from tests.support.postgres_proxy import Cut, proxied
 from tests.support.stores import all_events, create_team, join, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
+
+Verb = Callable[[Store, MemberRef], Coroutine[Any, Any, Any]]
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
@@ -101,7 +107,7 @@ async def test_who_asks_holds_nobody_while_it_waits_for_the_team(postgres_url: s
             assert (await asking).id == 1
 
 
-_OF_THE_TEAM = {
+_OF_THE_TEAM: Mapping[str, Verb] = {
     "spawn": lambda store, user: store.spawn_member(user, "ana"),
     "change": lambda store, user: store.change_team(user, goal="another"),
     "delete": lambda store, user: store.delete_team(user),
@@ -120,6 +126,46 @@ async def test_who_changes_a_team_holds_nobody_while_it_waits_for_it(postgres_ur
         await creator.commit()
         async with asyncio.timeout(BOUND_SECONDS):
             await changing
+
+
+_ENDS: Mapping[str, tuple[RequestKind, Verb]] = {
+    "answer": (RequestKind.PLAN, lambda store, lead: store.answer_request(lead, 1, approve=True)),
+    "cancel": (RequestKind.SHUTDOWN, lambda store, lead: store.cancel_request(lead, 1)),
+    "expire a plan": (RequestKind.PLAN, lambda store, lead: store.expire_requests()),
+    "expire a shutdown": (RequestKind.SHUTDOWN, lambda store, lead: store.expire_requests()),
+    "delete": (RequestKind.SHUTDOWN, lambda store, lead: store.delete_team(lead)),
+}
+
+
+@pytest.mark.parametrize("verb", _ENDS)
+async def test_who_ends_a_request_holds_it_after_its_members(postgres_url: str, verb: str) -> None:
+    """Else who answers it holds one of them, and they wait for each other."""
+    kind, end = _ENDS[verb]
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, _ = await create_team(store)
+        lead = (await store.get_member(team.id, "lead")).ref
+        ana = (await join(store, team.id, "ana")).ref
+        asker, asked = (ana, "lead") if kind is RequestKind.PLAN else (lead, "ana")
+        await store.open_request(asker, kind, asked, content="this is why", timeout_seconds=0)
+        # As whose phase ends: alone on itself, then a message to the lead.
+        await other.execute("SELECT * FROM member WHERE name_key = 'ana' FOR UPDATE")
+        ending = asyncio.create_task(end(store, lead))
+        await backend_that_waits(postgres_url)
+        await other.execute("SELECT * FROM member WHERE name_key = 'lead' FOR SHARE NOWAIT")
+        await other.execute("SELECT * FROM request FOR UPDATE NOWAIT")
+        await other.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            await ending
+
+
+async def test_a_plan_is_handed_in_while_the_lead_deals_with_its_author(postgres_url: str) -> None:
+    """Who spawns, wakes or asks holds itself and then another: it must not be wanted alone by that one."""
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, _ = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        await other.execute("SELECT * FROM member WHERE name_key = 'lead' FOR SHARE")
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert (await store.open_request(ana, RequestKind.PLAN, "lead", content="this is how")).id == 1
 
 
 async def test_the_same_operation_sent_twice_at_once_happens_once(postgres_url: str) -> None:

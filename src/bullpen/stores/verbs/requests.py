@@ -61,7 +61,7 @@ class RequestVerbs:
         # The number first: it locks the team, the first in the order of locks.
         number = await tx.take_request_id(by.team_id)
         _, asker = await fenced(tx, by)
-        target = await tx.find(Member, by.team_id, name_key(asked), lock=Lock.UPDATE)
+        target = await tx.find(Member, by.team_id, name_key(asked), lock=_hold_on_asked(kind))
         if target is None:
             raise NotFound(f"there is no member {asked!r} to ask")
         until = None if timeout_seconds is None else moment_in(tx, timeout_seconds)
@@ -105,17 +105,19 @@ class RequestVerbs:
         scope: PermissionScope | None = None,
         operation_id: str | None = None,
     ) -> Request:
-        team, me = await fenced(tx, by, lock=Lock.UPDATE, team_must_live=False)
+        seen = await tx.find(Request, by.team_id, request_id)
+        lock = Lock.SHARE if seen is None else _hold_on_asked(seen.kind)
+        team, me = await fenced(tx, by, lock=lock, team_must_live=False)
+        asker = None if seen is None else await _hold_asker(tx, seen)
         request = await _get(tx, by.team_id, request_id, Lock.UPDATE)
         answered = answer(request, by=me.name, approve=approve, reason=clean(reason), scope=scope, at=tx.now)
         if request.kind is RequestKind.SHUTDOWN and request.incarnation != me.incarnation:
             raise Conflict(f"request {request_id} was put to an earlier incarnation of {me.name}")
         if request.kind is RequestKind.SHUTDOWN and not approve and team.deleted_at is not None:
             raise TeamDeleted(f"team {team.name!r} has been deleted: there is nothing to stay for")
-        await _apply_answer(tx, answered, me)
+        await _apply_answer(tx, answered, me, asker)
         await end_request(tx, answered, actor=me.name)
         verdict = "approved" if approve else "rejected"
-        asker = await tx.find(Member, by.team_id, request.asker_key, lock=Lock.SHARE)
         if asker is not None:
             await post(
                 tx,
@@ -133,6 +135,7 @@ class RequestVerbs:
         tx: Transaction, by: MemberRef, request_id: int, *, operation_id: str | None = None
     ) -> Request:
         _, me = await fenced(tx, by)
+        await _hold_asked(tx, await _get(tx, by.team_id, request_id, Lock.NONE))
         request = await _get(tx, by.team_id, request_id, Lock.UPDATE)
         if not me.leads and request.asker_key != me.key:
             raise NotAllowed(f"request {request_id} is {request.asker}'s: only they or the lead take it back")
@@ -142,8 +145,8 @@ class RequestVerbs:
     async def expire_requests(tx: Transaction) -> list[Request]:
         expired = []
         for due in await tx.list_requests_due(tx.now):
-            # The lock order is member, then request: take both and look again.
-            asked = await tx.find(Member, due.team_id, due.asked_key, lock=Lock.UPDATE)
+            asked = await _hold_asked(tx, due)
+            await _hold_asker(tx, due)
             request = await tx.find(Request, due.team_id, due.id, lock=Lock.UPDATE)
             if request is None or request.status is not RequestStatus.OPEN:
                 continue
@@ -268,7 +271,8 @@ async def _ask(tx: Transaction, request: Request, asker: Member, target: Member)
     return request
 
 
-async def _apply_answer(tx: Transaction, request: Request, asked: Member) -> None:
+async def _apply_answer(tx: Transaction, request: Request, asked: Member, asker: Member | None) -> None:
+    """Both are locked as their kind of request wants it."""
     if request.kind is RequestKind.SHUTDOWN:
         if request.approved:
             changed = replace(asked, status=MemberStatus.STOPPING, status_reason="asked", status_at=tx.now)
@@ -283,10 +287,8 @@ async def _apply_answer(tx: Transaction, request: Request, asked: Member) -> Non
                 member=asked.name,
                 status=MemberStatus.STOPPING,
             )
-    elif request.kind is RequestKind.PLAN and request.approved:
-        planner = await tx.find(Member, request.team_id, request.asker_key, lock=Lock.UPDATE)
-        if planner is not None:
-            await tx.update(replace(planner, plan_digest=request.digest))
+    elif request.kind is RequestKind.PLAN and request.approved and asker is not None:
+        await tx.update(replace(asker, plan_digest=request.digest))
 
 
 async def _get(tx: Transaction, team_id: int, request_id: int, lock: Lock) -> Request:
@@ -294,6 +296,22 @@ async def _get(tx: Transaction, team_id: int, request_id: int, lock: Lock) -> Re
     if request is None:
         raise NotFound(f"there is no request {request_id} in this team")
     return request
+
+
+def _hold_on_asked(kind: RequestKind) -> Lock:
+    """A shutdown changes who is asked for it."""
+    return Lock.UPDATE if kind is RequestKind.SHUTDOWN else Lock.SHARE
+
+
+async def _hold_asked(tx: Transaction, request: Request) -> Member | None:
+    """Like the asker before the request itself, in the order of locks: that one is looked at again then."""
+    return await tx.find(Member, request.team_id, request.asked_key, lock=_hold_on_asked(request.kind))
+
+
+async def _hold_asker(tx: Transaction, request: Request) -> Member | None:
+    """An answer to a plan changes who made it, any answer is sent to who asked."""
+    lock = Lock.UPDATE if request.kind is RequestKind.PLAN else Lock.SHARE
+    return await tx.find(Member, request.team_id, request.asker_key, lock=lock)
 
 
 def _origin_of(member: Member) -> Origin:

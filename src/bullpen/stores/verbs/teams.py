@@ -84,9 +84,11 @@ class TeamVerbs:
         # First, so that nothing of what follows brings anybody back.
         await tx.update(replace(team, deleted_at=tx.now))
         tx.record(team.id, EventKind.TEAM_DELETED, lead.name, name=team.name)
+        # Held before the requests, in the order of locks; these may change them.
+        await tx.list_members(team.id, Lock.UPDATE)
         for request in await tx.list_requests(team.id, RequestStatus.OPEN, None, None, None, Lock.UPDATE):
             await close_request(tx, request, RequestStatus.CANCELLED, actor=lead.name)
-        for member in await tx.list_members(team.id, Lock.UPDATE):
+        for member in await tx.list_members(team.id):
             is_wanted_lead = member.kind is MemberKind.LEAD and member.status is MemberStatus.WANTED
             if member.kind in (MemberKind.TEAMMATE, MemberKind.EXTERNAL) or is_wanted_lead:
                 number = await tx.take_request_id(team.id)
