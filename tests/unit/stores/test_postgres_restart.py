@@ -109,6 +109,22 @@ async def test_a_crowd_waits_no_longer_for_a_server_that_stays_away_than_one_alo
         assert all("cannot be reached" in str(end) for end in ends)
 
 
+async def test_a_crowd_waits_for_a_host_that_swallows_everything_as_long_as_one_pair(
+    private_postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{private_postgres.url}&connect_timeout=2"
+    async with open_store(url, patience_seconds=0.5) as store:
+        team, user = await create_team(store)
+        with _stopped(await _all_of(url)):
+            monkeypatch.setattr("bullpen.stores.postgresql.wire.ANSWER_SECONDS", 0.5)
+            async with asyncio.timeout(15):
+                crowd = (store.create_task(user, "x") for _ in range(40))
+                ends = await asyncio.gather(*crowd, return_exceptions=True)
+        assert {type(end) for end in ends} == {StoreUnavailable}
+        assert all("cannot be reached" in str(end) for end in ends)
+        assert await store.list_tasks(team.id) == []
+
+
 async def test_a_store_is_closed_in_good_order_though_its_server_is_gone(private_postgres: PrivateServer) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         async with open_store(private_postgres.url, patience_seconds=0.2) as store:
@@ -137,8 +153,7 @@ async def test_a_server_that_is_frozen_is_an_error_within_a_bound_and_nothing_is
     url = f"{private_postgres.url}&connect_timeout=2"
     async with open_store(url, patience_seconds=0.5) as store:
         team, user = await create_team(store)
-        everything = [*await ask(url, _SESSIONS), *await ask(url, "SELECT pg_read_file('postmaster.pid')")]
-        with _stopped([int(str(row[0]).split()[0]) for row in everything]):
+        with _stopped(await _all_of(url)):
             monkeypatch.setattr("bullpen.stores.postgresql.wire.ANSWER_SECONDS", 0.5)
             async with asyncio.timeout(BOUND_SECONDS):
                 with pytest.raises(StoreUnavailable):
@@ -148,6 +163,12 @@ async def test_a_server_that_is_frozen_is_an_error_within_a_bound_and_nothing_is
 
 
 _SESSIONS = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+
+
+async def _all_of(url: str) -> list[int]:
+    """The sessions of the server, and who lets in new ones."""
+    rows = [*await ask(url, _SESSIONS), *await ask(url, "SELECT pg_read_file('postmaster.pid')")]
+    return [int(str(row[0]).split()[0]) for row in rows]
 
 
 @contextmanager

@@ -59,6 +59,8 @@ class Pool:
         self._is_open = False
         self._owes_room = False
         self._is_kept_until = 0.0
+        self._refusal = ""
+        self._refused_at = 0.0
         self._alive = 0
         """Connections for verbs, in use or at rest."""
 
@@ -169,7 +171,17 @@ class Pool:
 
     async def _opened(self, patience: Patience, give_up_at: float) -> Wire:
         async with self._door:
-            return self._rested() or await self._connected(patience, give_up_at)
+            if (rested := self._rested()) is not None:
+                return rested
+            self._check_patience(give_up_at)
+            return await self._connected(patience, give_up_at)
+
+    def _check_patience(self, give_up_at: float) -> None:
+        """Those in front at the door have tried since this one came, and it has waited long enough: it takes their word
+        for it. A host that swallows everything would cost each pair of a crowd the whole time of a connection."""
+        was_tried = self._refused_at > give_up_at - self._patience_seconds
+        if was_tried and time.monotonic() > give_up_at:
+            raise StoreUnavailable(self._refusal)
 
     async def _connected(self, patience: Patience, give_up_at: float) -> Wire:
         """Tried once at least."""
@@ -181,6 +193,7 @@ class Pool:
                 try:
                     wire = await self._connect()
                 except StoreUnavailable as error:
+                    self._refusal, self._refused_at = str(error), time.monotonic()
                     if not patience(error) or time.monotonic() + pause > give_up_at:
                         raise
                 else:
