@@ -104,6 +104,35 @@ async def work_with_a_child(line: Line, url: str) -> None:
         await asyncio.Event().wait()
 
 
+async def leave_the_store_to_a_child(line: Line, url: str, team_id: int) -> None:
+    """Close it while a child that was forked meanwhile has it open, too, and goes on writing."""
+    has_written, tell_parent = os.pipe()
+    is_closed, tell_child = os.pipe()
+    async with opened(url) as store:
+        await store.create_task(user_of(team_id), "of the parent")
+        if not os.fork():
+            try:
+                asyncio.run(_write_before_and_after(url, team_id, tell_parent, is_closed))
+            finally:
+                os._exit(1)
+        os.close(tell_parent)
+        os.read(has_written, 1)
+    os.write(tell_child, b".")
+    os.read(has_written, 1)
+    await line.say("over")
+
+
+async def _write_before_and_after(url: str, team_id: int, tell_parent: int, is_closed: int) -> None:
+    async with opened(url) as store:
+        await store.create_task(user_of(team_id), "of the child")
+        os.write(tell_parent, b".")
+        os.read(is_closed, 1)
+        await store.create_task(user_of(team_id), "of the child alone")
+        os.write(tell_parent, b".")
+        # Without closing it, as one that is killed.
+        os._exit(0)
+
+
 async def write_under_a_limit(line: Line, url: str, team_id: int, limit: int) -> None:
     """No file may grow beyond the limit: send until that fails, then lift it and send again."""
     async with opened(url) as store:
@@ -624,6 +653,20 @@ async def test_a_child_of_a_killed_process_holds_neither_the_store_nor_its_life(
             assert await store.probe_worker(worker) is Liveness.DEAD
         finally:
             os.kill(orphan, signal.SIGKILL)
+
+
+async def test_what_a_forked_child_has_written_is_there_when_its_parent_has_closed_the_store(
+    disk_store_url: str, crew: Crew
+) -> None:
+    # Nobody else has it open: else SQLite would not tidy up behind the parent.
+    async with opened(disk_store_url) as store:
+        _, user = await create_team(store)
+    parent = crew.start(leave_the_store_to_a_child, url=disk_store_url, team_id=user.team_id)
+    await parent.hear("over")
+    async with opened(disk_store_url) as store:
+        tasks = await store.list_tasks(user.team_id)
+        assert [task.subject for task in tasks] == ["of the parent", "of the child", "of the child alone"]
+        assert (await store.create_task(user, "next")).id == 4
 
 
 @contextmanager

@@ -5,13 +5,17 @@ the descriptor is closed. A child that was forked without a new program has one 
 each, and may outlive a parent that is killed (the pools of `multiprocessing` do):
 nobody would ever get into the store again, and a dead worker would be taken for a
 living one.
+
+What can be given back only between two steps is left alone by every other thread while one forks.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Protocol
-from weakref import WeakSet
+import threading
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 
 class Holder(Protocol):
@@ -20,16 +24,35 @@ class Holder(Protocol):
         ...
 
 
-_holders: WeakSet[Holder] = WeakSet()
+Step = AbstractContextManager[Any]
+
+_holders: WeakKeyDictionary[Holder, tuple[Step, ...]] = WeakKeyDictionary()
+_forking = threading.Lock()
+_stopped = ExitStack()
 
 
-def let_go_in_children(holder: Holder) -> None:
-    _holders.add(holder)
+def let_go_in_children(holder: Holder, *steps: Step) -> None:
+    """`steps` are held by whoever is in the middle of what `let_go` closes. A fork waits for them: they are short, and
+    may be entered again by the thread that is inside, which may be the one that forks."""
+    _holders[holder] = steps
+
+
+def _stop() -> None:
+    _forking.acquire()
+    for steps in list(_holders.values()):
+        for step in steps:
+            _stopped.enter_context(step)
+
+
+def _go_on() -> None:
+    _stopped.close()
+    _forking.release()
 
 
 def _let_go() -> None:
     for holder in list(_holders):
         holder.let_go()
+    _go_on()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(before=_stop, after_in_parent=_go_on, after_in_child=_let_go)

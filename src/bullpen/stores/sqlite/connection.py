@@ -46,6 +46,15 @@ def set_patience(connection: apsw.Connection, *, may_wait: bool) -> None:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS if may_wait else 0)
 
 
+def leave_to_parent(connection: apsw.Connection) -> None:
+    """In a child: SQLite takes the locks of an inherited connection, which are the parent's, for the child's own, and
+    shares them with every connection that the child opens. So it is closed, and nothing of the database is tidied up.
+    One that is in a transaction is left as it is: to undo that would be to undo the parent's."""
+    if not connection.in_transaction:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+
+
 def is_there(path: Path) -> bool:
     """StoreUnavailable where that cannot be told: a way that is closed to us, a link that leads to itself."""
     try:

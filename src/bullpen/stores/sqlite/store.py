@@ -25,6 +25,7 @@ from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, NoDoorbell, topic_of
 from bullpen.stores.directory import removed
+from bullpen.stores.forks import let_go_in_children
 from bullpen.stores.job import Job
 from bullpen.stores.life import LifeLocks
 from bullpen.stores.pace import Pace
@@ -36,6 +37,7 @@ from bullpen.stores.sqlite.connection import (
     file_at,
     in_our_words,
     is_there,
+    leave_to_parent,
     migrate,
     set_patience,
     stored_version,
@@ -91,9 +93,13 @@ class SqliteStore(VerbStore):
         self._file = NO_FILE
         """What was opened first. A connection holds it open, so no other file can be taken for it."""
         self._data_version = -1
-        self._reading = threading.Lock()
+        self._reading = threading.RLock()
         """Held by whoever is on the connection for reading: the thread, or a verb where it was called."""
+        self._writing_now = threading.RLock()
+        """The same of the connection that writes; only who has the writer's turn wants it, and who forks."""
         self._last_look_seconds = float("inf")
+        if self._path is not None:
+            let_go_in_children(self, self._reading, self._writing_now)
 
     @property
     def _doorbell(self) -> Doorbell:
@@ -104,7 +110,7 @@ class SqliteStore(VerbStore):
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="bullpen-sqlite-reader")
         self._pace = Pace()
         if self._path is not None and is_there(self._path):
-            await asyncio.get_running_loop().run_in_executor(self._readers, self._reader)
+            await asyncio.get_running_loop().run_in_executor(self._readers, self._read_data_version)
             await self._upgrade()
 
     async def _upgrade(self) -> None:
@@ -136,6 +142,13 @@ class SqliteStore(VerbStore):
         if isinstance(self._bell, DatagramDoorbell):
             self._bell.close()
 
+    def let_go(self) -> None:
+        """What the child does with this store it does on connections of its own."""
+        for cursor in (self._write_cursor, self._read_cursor):
+            if cursor is not None:
+                leave_to_parent(cursor.connection)
+        self._write_cursor = self._read_cursor = None
+
     # -- writing -------------------------------------------------------------------------
 
     async def _write(self, body: Body[T]) -> T:
@@ -145,6 +158,10 @@ class SqliteStore(VerbStore):
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         """Inside the gate: run the group and commit."""
+        with self._writing_now:
+            self._commit_group(jobs)
+
+    def _commit_group(self, jobs: list[Job[Any]]) -> None:
         may_wait = self._writer.may_wait
         try:
             cursor = self._writing()
