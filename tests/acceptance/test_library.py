@@ -7,7 +7,8 @@ import fcntl
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from bullpen import Evidence, Team, open_team
 from bullpen.domain.member import MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
-from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, UsageError
+from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, UsageError
 from tests.acceptance.command import BOUND_SECONDS
 
 
@@ -197,6 +198,78 @@ async def test_who_is_cancelled_while_it_joins_leaves_its_name_free(team: Team) 
             await entering
     async with team.join("cat") as me:
         assert me.ref.incarnation > 1
+
+
+async def test_who_is_cancelled_while_it_leaves_has_left_all_the_same(team: Team, tmp_path: Path) -> None:
+    async def claim_and_leave(gate: int) -> None:
+        async with team.join("cat") as me:
+            await me.claim_task(1)
+            fcntl.flock(gate, fcntl.LOCK_EX)
+
+    await team.create_task("held by nobody who has left")
+    with (tmp_path / "work.db.gate").open() as gate:
+        leaving = asyncio.create_task(claim_and_leave(gate.fileno()))
+        async for event in team.follow_events():
+            if event.kind == "TaskClaimed":
+                break
+        for _ in range(2):
+            # Twice, as by two time limits, one around the other.
+            leaving.cancel()
+            await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(leaving, BOUND_SECONDS)
+    assert (await team.get_task(1)).status is TaskStatus.PENDING
+    assert (await team.store.get_member(team.id, "cat")).status is MemberStatus.SHUTDOWN
+
+
+@contextmanager
+def held(team: Team, gate: Path) -> Iterator[Callable[[], None]]:
+    """Another program holds the store from the call on; only so long is this one impatient."""
+    patience = vars(team.store)["_patience_seconds"]
+    with gate.open() as file:
+
+        def hold() -> None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            vars(team.store)["_patience_seconds"] = 0.05
+
+        try:
+            yield hold
+        finally:
+            vars(team.store)["_patience_seconds"] = patience
+
+
+async def claim_and_leave_while_it_is_held(team: Team, gate: Path) -> None:
+    with held(team, gate) as hold:
+        async with team.join("cat") as me:
+            await me.claim_next_task()
+            hold()
+
+
+async def test_who_cannot_leave_while_the_store_is_away_leaves_when_it_is_back(team: Team, tmp_path: Path) -> None:
+    await team.create_task("held by nobody who has left")
+    with pytest.raises(StoreUnavailable):
+        await claim_and_leave_while_it_is_held(team, tmp_path / "work.db.gate")
+    async with team.join("dan") as dan, asyncio.timeout(BOUND_SECONDS):
+        assert await dan.wait_for_work(timeout_seconds=None)
+        assert await dan.claim_next_task() is not None
+
+
+async def test_the_name_of_who_could_not_leave_is_free_for_its_next_life(team: Team, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        await claim_and_leave_while_it_is_held(team, tmp_path / "work.db.gate")
+    async with team.join("cat") as me:
+        assert me.ref.incarnation == 2
+
+
+async def test_who_leaves_with_an_error_of_its_own_is_told_that_one(team: Team, tmp_path: Path) -> None:
+    async def fail_while_it_is_held() -> None:
+        with held(team, tmp_path / "work.db.gate") as hold:
+            async with team.join("cat"):
+                hold()
+                raise RuntimeError("of its own")
+
+    with pytest.raises(RuntimeError, match="of its own"):
+        await fail_while_it_is_held()
 
 
 async def test_a_shutdown_request_ends_the_wait_and_is_answered_by_leaving(team: Team) -> None:

@@ -25,7 +25,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -223,15 +223,23 @@ class Writer:
 
 
 async def run_to_the_end(function: Callable[..., None], *args: Any) -> None:
-    """In a thread. Who is cancelled meanwhile waits all the same: what the thread uses can be closed only then."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *args))
+    """In a thread: what it uses can be closed only when it has ended."""
+    await to_the_end(asyncio.to_thread(function, *args))
+
+
+async def to_the_end(deed: Awaitable[T]) -> T:
+    """Who is cancelled meanwhile, however often, waits for it all the same; then the cancellation goes on."""
+    running = asyncio.ensure_future(deed)
     try:
         await asyncio.wait({running})
     finally:
         while not running.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({running})
-    running.result()
+        if not running.cancelled():
+            # Looked at, since who is cancelled never asks how it ended.
+            running.exception()
+    return running.result()
 
 
 def _announce(jobs: list[Job[Any]], afterwards: Callable[[], None]) -> None:

@@ -165,11 +165,11 @@ class Session:
         """Shut down: its task goes back to the board. Unacknowledged mail stays, unless the block ended well."""
         if self._has_left:
             return
-        self._has_left = True
         with suppress(LeaseLost):
             if is_clean:
                 await self._acknowledge(self._offered)
             await self._store.shut_down_member(self.ref, reason="finished" if is_clean else "crashed")
+        self._has_left = True
 
     def _deed(self, operation_id: str | None) -> str | None:
         return deed_of(self._member.team_id, operation_id)

@@ -27,12 +27,14 @@ from bullpen.domain.request import PermissionScope, Request, RequestKind, Reques
 from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.domain.transcript import Turn
 from bullpen.domain.trunk import TRUNK, Trunk
-from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound
+from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound, StoreUnavailable
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
+from bullpen.stores.writer import to_the_end
 from bullpen.team.beginning import STOPPED, wake_lead
 from bullpen.team.deed import deed_of
+from bullpen.team.departures import Departures
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
 from bullpen.tools.handover import list_blockers
@@ -131,6 +133,7 @@ class Team:
         self._lease_seconds = lease_seconds
         self._me = MemberRef(record.id, USER, 0)
         self._background = AsyncExitStack()
+        self._departures = Departures()
         self._host: Host | None = None
         self._is_maintained = False
         self._entering = asyncio.Lock()
@@ -309,14 +312,18 @@ class Team:
         except asyncio.CancelledError:
             # A verb that has begun happens: who is entered by it, and whom nobody plays, must not keep the name.
             with suppress(BullpenError):
-                await (await entering).leave(is_clean=False)
+                await to_the_end(self._turn_back(entering))
             raise
         try:
             yield session
         except BaseException:
-            await session.leave(is_clean=False)
+            with suppress(StoreUnavailable):
+                await self._departures.leave(session, is_clean=False)
             raise
-        await session.leave(is_clean=True)
+        await self._departures.leave(session, is_clean=True)
+
+    async def _turn_back(self, entering: asyncio.Task[Session]) -> None:
+        await self._departures.leave(await entering, is_clean=False)
 
     async def _enter(self, name: str, role: str | None) -> Session:
         try:
@@ -328,6 +335,7 @@ class Team:
 
     async def _join(self, name: str, role: str | None) -> Session:
         host = await self._get_host()
+        await self._departures.catch_up(name)
         return Session(self.store, await self.store.join_member(host.worker.id, self.id, name, role=role))
 
     async def _get_host(self) -> Host:
@@ -336,6 +344,7 @@ class Team:
             if not self._is_maintained:
                 # First of all: whoever died here before gives its name and its task free.
                 await self._background.enter_async_context(Maintenance(self.store))
+                await self._background.enter_async_context(self._departures)
                 self._is_maintained = True
             if self._host is None:
                 self._host = await self._background.enter_async_context(Host(self.store, self._lease_seconds))
