@@ -6,8 +6,10 @@ The safety net looks only once an hour here: what wakes somebody is the bell.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -420,3 +422,32 @@ async def test_sockets_of_dead_processes_are_cleaned_up(shared_store_url: str, c
         # A verb is answered before its rings are sent; the next verb comes after them.
         await store.create_task(user, "later")
         assert list(directory.iterdir()) == []
+
+
+async def test_whoever_comes_clears_up_after_the_killed(shared_store_url: str, crew: Crew, tmp_path: Path) -> None:
+    async with opened(shared_store_url) as store:
+        assert isinstance(store, VerbStore)
+        if not isinstance(store._doorbell, DatagramDoorbell):
+            pytest.skip("rings through the database: there are no sockets")
+        directory = store._doorbell._directory
+        team, _ = await create_team(store)
+        children = [
+            crew.start(sleep_and_tell, url=shared_store_url, team_id=team.id, name=f"m{index}") for index in range(5)
+        ]
+        for child in children:
+            await child.say("sleep")
+            await child.hear("asleep")
+        killed, living = children[:4], children[4]
+        for child in killed:
+            child.kill()
+        await bury_the_dead(store, [child.pid for child in killed])
+        for mailbox in directory.iterdir():
+            # One that is younger could be about to be bound.
+            os.utime(mailbox, (0, 0))
+        newcomer = await store.register_worker()
+        workers = await store.list_workers()
+        assert {worker.pid for worker in workers} == {living.pid, newcomer.pid}
+        locks = {path.name for path in tmp_path.rglob("*.lock") if path.name != ".lock"}
+        assert locks == {f"{worker.token}.lock" for worker in workers}
+        mailboxes = {path.name.partition("-")[0] for path in directory.iterdir()}
+        assert mailboxes == {f"w{worker.id}" for worker in workers}

@@ -9,7 +9,7 @@ it with UNIX datagram sockets in a directory that all users of one store share.
   idle worker is not woken by events.
 - Socket names are random, the directory is short and the user's own: a socket path
   may have 104 bytes at most. Sends never block; a socket that refuses is a dead
-  process's and is unlinked. A full one already has something to wake up for.
+  process's and is unlinked, by whoever rings there or comes later. A full one already has something to wake up for.
 - A ring that finds the socket full is lost (Linux keeps ten letters). Whoever then
   finds its socket full says so on its board, and the safety net looks at once.
 - A lost ring costs no more than one interval of that net, which asks the
@@ -40,6 +40,7 @@ from bullpen.stores.transaction import EventRing, MemberRing, Ring, SubmissionRi
 
 _MAX_DATAGRAM = 60_000
 _RECEIVE_BUFFER = 1 << 20
+_SETTLED_SECONDS = 60.0
 
 
 class EventBell:
@@ -267,6 +268,7 @@ class DatagramDoorbell:
                 receiver.bind(str(path))
             except OSError as error:
                 raise StoreUnavailable(f"no doorbell at {path}: {error.strerror}") from error
+            self._clear_up()
             loop.add_reader(receiver, self._drain, receiver)
             self._own.add(path.name)
             try:
@@ -275,6 +277,22 @@ class DatagramDoorbell:
                 self._own.discard(path.name)
                 loop.remove_reader(receiver)
                 path.unlink(missing_ok=True)
+
+    def _clear_up(self) -> None:
+        """What the killed have left. Nobody may ever ring there and be refused: no worker's number comes back.
+
+        Who is just binding its socket refuses for an instant, too: only one that has been there for a while is dead.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knocking:
+            knocking.setblocking(False)
+            for name in self._socket_names():
+                path = os.path.join(self._directory_name, name)
+                with suppress(OSError):
+                    try:
+                        knocking.connect(path)
+                    except ConnectionRefusedError:
+                        if time.time() - os.stat(path).st_mtime > _SETTLED_SECONDS:
+                            os.unlink(path)
 
     def _drain(self, receiver: socket.socket) -> None:
         letters = 0

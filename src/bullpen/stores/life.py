@@ -43,12 +43,29 @@ class LifeLocks:
             return
         make_store_directory(self._directory.parent)
         make_store_directory(self._directory)
+        self._held[token] = self._lock(token)
+        self._clear_up()
+
+    def _lock(self, token: str) -> int:
         try:
             descriptor = os.open(self._path(token), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreUnavailable(f"cannot write in {self._directory}: {error.strerror}") from error
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        self._held[token] = descriptor
+        if not os.fstat(descriptor).st_nlink:
+            # Taken for one that a dead process has left, before it was locked.
+            os.close(descriptor)
+            return self._lock(token)
+        return descriptor
+
+    def _clear_up(self) -> None:
+        """Who is killed leaves its lock behind, and it says nothing more than none would."""
+        assert self._directory is not None
+        with suppress(OSError):
+            for name in os.listdir(self._directory):
+                token = name.removesuffix(".lock")
+                if token != name and token not in self._held and self._look(token) is Liveness.DEAD:
+                    self._path(token).unlink(missing_ok=True)
 
     def drop(self, token: str) -> None:
         descriptor = self._held.pop(token, -1)
@@ -100,6 +117,9 @@ class LifeLocks:
 
 class LocalLives(LifeLocks):
     """In the user's own directory of this machine. Whoever cannot write there goes without this proof."""
+
+    def _clear_up(self) -> None:
+        """Here none says less: a lock that is free is the proof, whoever needs it."""
 
     def __init__(self) -> None:
         super().__init__(runtime_path() / "lives")
