@@ -277,6 +277,8 @@ async def test_a_file_that_is_no_task_is_told_once_left_alone_and_holds_its_depe
 NO_FILES: dict[str, Callable[[Path], None]] = {
     "a link to itself": lambda path: path.symlink_to(path.name),
     "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link through a file": lambda path: path.symlink_to(f"{__file__}/nothing"),
+    "a link to what no file can be called": lambda path: path.symlink_to("x" * 300),
     "a pipe": os.mkfifo,
     "an endless device": lambda path: path.symlink_to("/dev/zero"),
     "a socket": lambda path: _bind(path),

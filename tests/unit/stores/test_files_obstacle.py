@@ -165,6 +165,24 @@ async def test_an_inbox_of_another_user_holds_up_nobody_elses_mail_and_is_read_f
         assert [message.content for message in await mail_of(store, bob)] == ["two"]
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
+async def test_what_lies_behind_a_link_to_where_another_user_lets_nobody_look_holds_up_nothing_else(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0)
+    put_task(tmp_path, 2)
+    put(tmp_path / ".team/inbox/bob.jsonl", [{"from": "alice", "content": "one"}])
+    for name in (".tasks/task_1.json", ".team/inbox/eve.jsonl", ".team/config.json"):
+        (tmp_path / name).symlink_to(tmp_path / "elsewhere/file")
+    async with files(tmp_path) as store:
+        team = await store.find_team("default")
+        assert team is not None
+        assert (await store.create_task(user_of(team.id), "ours")).id == 3
+        assert [task.id for task in await store.list_tasks(team.id)] == [2, 3]
+        assert [message.content for message in await store.list_mail(team.id, "bob")] == ["one"]
+        assert await store.list_mail(team.id, "eve") == []
+
+
 async def mail_of(store: FilesStore, ref: MemberRef) -> Sequence[Message]:
     mail = await store.take_mail(ref)
     return () if mail is None else mail.messages

@@ -10,8 +10,8 @@ import errno
 import os
 import stat
 
-# What stands where a directory should, or a link that leads to itself.
-_NO_PLACE = (errno.ELOOP, errno.ENOTDIR)
+# What stands where a directory should, or a link that leads to itself or to a name that no file can have.
+_NO_PLACE = (errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 def check_replace(path: str) -> str | None:

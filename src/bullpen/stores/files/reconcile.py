@@ -15,7 +15,6 @@ place changes no directory.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
@@ -286,13 +285,13 @@ def _signature(entry: os.DirEntry[str]) -> Signature | None:
     """None if there is nothing, or nothing any more."""
     try:
         info = entry.stat()
-    except FileNotFoundError:
-        # A link that leads nowhere holds its dependents, as good as torn; so does, below, one that leads to itself.
-        return (0, 0) if entry.is_symlink() else None
     except OSError as error:
-        if error.errno != errno.ELOOP:
+        # A link holds its dependents, as good as torn, whatever keeps us from following it.
+        if entry.is_symlink():
+            return (0, 0)
+        if not isinstance(error, FileNotFoundError):
             raise
-        return (0, 0)
+        return None
     return (info.st_mtime_ns, info.st_size)
 
 

@@ -30,9 +30,10 @@ Signature = tuple[int, int, int]
 
 SHARD_SIZE = 1000
 
-# Not ours to read, a link that leads to itself, or a socket.
-_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
-
+# A link that leads to itself, or to a name that no file can have.
+_NOWHERE = (errno.ELOOP, errno.ENAMETOOLONG)
+# Not ours to read, or a socket.
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENXIO, *_NOWHERE)
 
 # How long somebody may be about to write what he has emptied, and how long that is worth waiting for at a time.
 _YOUNG_SECONDS = 0.2
@@ -250,7 +251,15 @@ class View:
     def may_read(self, path: str) -> bool:
         """False for a file that is there and is not ours to read."""
         base = self._base(path)
-        return base is None or os.access(base, os.R_OK) or not os.path.exists(base)
+        if base is None or os.access(base, os.R_OK):
+            return True
+        try:
+            os.stat(base)
+        except PermissionError:
+            return False
+        except OSError:
+            return True
+        return False
 
     def is_directory(self, path: str) -> bool:
         if any(path in layer.children for layer in self._layers()):
@@ -259,14 +268,14 @@ class View:
         return base is not None and os.path.isdir(base)
 
     def stat(self, path: str) -> os.stat_result | None:
-        """Of what is on disk."""
+        """Of what is on disk; a link to where we may not look leads nowhere."""
         base = self._base(path)
         try:
             return None if base is None else os.stat(base)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno != errno.ELOOP:
+            if error.errno not in _NOWHERE and not os.path.islink(base or ""):
                 raise
             return None
 
@@ -407,7 +416,8 @@ class View:
     def _disk_read_kept(self, path: str) -> bytes | None:
         found = self.stat(path)
         if found is None:
-            return None
+            # A record behind a link to where we may not look is there, and must not be taken for one that is not.
+            return self._disk_read(path)
         signature = _signature(found)
         known = self._kept.get(path)
         if known is not None and known[0] == signature:
