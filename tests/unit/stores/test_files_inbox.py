@@ -17,7 +17,7 @@ from bullpen.domain.member import MemberRef
 from bullpen.domain.message import MessageType, Origin
 from bullpen.errors import NotFound, StoreUnavailable
 from bullpen.stores.files import FilesStore
-from bullpen.stores.files.inbox import Cursor, Entry, Inbox, Source
+from bullpen.stores.files.inbox import Cursor, Entry, Inbox, Source, inboxes_mark
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import LOCK
 from tests.unit.stores.files_board import events_of, files, hosted, put, user_of
@@ -335,6 +335,17 @@ async def test_foreign_mail_to_an_idle_member_is_noticed_by_the_safety_net(tmp_p
         assert await store.list_due_members(worker.id) == []
         append(tmp_path / INBOX, foreign("anyone there?") + "\n")
         assert await store.list_due_members(worker.id) == [bob]
+
+
+def test_a_change_of_any_inbox_is_seen_beside_those_that_are_links_to_nowhere(tmp_path: Path) -> None:
+    # So many of both that in whatever order they are listed, a link comes before an inbox.
+    inboxes = [put(tmp_path / f".teams/crew/m{number}_inbox.jsonl", "") for number in range(20)]
+    for number in range(20):
+        (tmp_path / f".teams/crew/x{number}_inbox.jsonl").symlink_to("nothing")
+    for inbox in inboxes:
+        before = inboxes_mark(str(tmp_path))
+        append(inbox, foreign("anyone there?") + "\n")
+        assert inboxes_mark(str(tmp_path)) != before
 
 
 @pytest.mark.parametrize(

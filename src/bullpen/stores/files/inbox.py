@@ -433,7 +433,9 @@ def inboxes_mark(root: str) -> int:
     for folder in folders:
         with suppress(OSError):
             for entry in os.scandir(folder):
-                if entry.name.endswith(".jsonl"):
-                    status = entry.stat()
-                    marks.append((entry.path, status.st_mtime_ns, status.st_size))
+                # One that cannot be followed must not hide those behind it.
+                with suppress(OSError):
+                    if entry.name.endswith(".jsonl"):
+                        status = entry.stat()
+                        marks.append((entry.path, status.st_mtime_ns, status.st_size))
     return hash(tuple(sorted(marks)))
