@@ -8,6 +8,7 @@ of writing. Such characters are shown as `\\x1b`, so that one sees who tried.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -36,9 +37,21 @@ def lines(text: str) -> list[str]:
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
     """JSON that people can read in their own script and that is harmless on a terminal too."""
-    written = json.dumps(document, ensure_ascii=False, indent=indent)
+    try:
+        written = json.dumps(document, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        written = json.dumps(_finite(document), ensure_ascii=False, indent=indent)
     # Inside a JSON text these characters can stand only in strings, where an escape means the same.
     return _STEERING.sub(lambda match: json.dumps(match.group())[1:-1], written)
+
+
+def _finite(value: Any) -> Any:
+    """Other programs write NaN and Infinity, which JSON has not: they become null, as in JavaScript."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(match: re.Match[str]) -> str:

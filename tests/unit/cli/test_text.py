@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +35,15 @@ def test_json_is_harmless_and_means_the_same(text: str) -> None:
     written = json_text({"text": text})
     assert not steers(written)
     assert json.loads(written) == {"text": text}
+
+
+def test_a_number_that_json_has_not_is_null_and_the_rest_is_as_it_was() -> None:
+    document = {"a": [math.nan, 1.5, {"b": math.inf, "c": "NaN"}], "d": -math.inf, "e": 10**400}
+    assert json.loads(json_text(document), parse_constant=pytest.fail) == {
+        "a": [None, 1.5, {"b": None, "c": "NaN"}],
+        "d": None,
+        "e": 10**400,
+    }
 
 
 @given(ANYTHING, st.integers(1, 100))
