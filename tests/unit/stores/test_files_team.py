@@ -14,7 +14,7 @@ from bullpen.domain.member import USER, MemberStatus
 from bullpen.domain.message import MessageType
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
-from bullpen.errors import Conflict, LeaseLost
+from bullpen.errors import Conflict, LeaseLost, StoreUnavailable
 from bullpen.maintenance.lapse import LapseWatch
 from bullpen.stores.files.roster import LISTED
 from tests.unit.stores.files_board import files, hosted, put, user_of
@@ -72,6 +72,40 @@ async def test_a_name_that_somebody_wrote_into_a_members_file_never_leads_out_of
         receipts = await store.send(user_of(team.id), None, "to all", type=MessageType.BROADCAST)
         assert len(receipts) == LISTED + 1
     assert os.listdir(tmp_path) == ["store"]
+
+
+async def test_what_lies_beside_the_records_of_members_is_no_member_and_hides_none(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew", settings={"max_teammates": LISTED + 5})
+        for number in range(LISTED + 5):
+            await store.spawn_member(user_of(team.id), f"m{number}")
+        before = await store.list_members(team.id)
+    directory = tmp_path / ".teams/crew/members"
+    newest = f"m{LISTED + 4}"
+    for name in (f"{newest}.json~", f"{newest}.json.orig", f"{newest} (copy).json", f"{newest}-copy.json"):
+        shutil.copy(directory / f"{newest}.json", directory / name)
+    for number in range(20):
+        (directory / f"nobody{number}.json").symlink_to("nothing")
+    async with files(tmp_path) as store:
+        assert await store.list_members(team.id) == before
+
+
+@pytest.mark.parametrize("damage", ["<<<<<<< HEAD", '{"name": "NAME", "kind": "emperor"}'])
+async def test_a_record_of_a_member_that_was_damaged_is_told_and_not_written_over(tmp_path: Path, damage: str) -> None:
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew", settings={"max_teammates": LISTED + 5})
+        for number in range(LISTED + 5):
+            await store.spawn_member(user_of(team.id), f"m{number}")
+        whole = await store.create_team("whole")
+    newest = f"m{LISTED + 4}"
+    record = put(tmp_path / f".teams/crew/members/{newest}.json", damage.replace("NAME", newest))
+    kept = record.read_bytes()
+    async with files(tmp_path) as store:
+        with pytest.raises(StoreUnavailable, match=f"{newest}.json is .*repair it"):
+            await store.find_team("crew")
+        assert [found.id for found in await store.list_teams()] == [whole.id]
+        await store.spawn_member(user_of(whole.id), "bob")
+    assert record.read_bytes() == kept
 
 
 async def test_a_change_that_was_refused_leaves_a_large_roster_as_it_was(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bullpen.domain.text import name_key
+from bullpen.domain.text import NAME_PATTERN, name_key
 
 TEAMS = ".teams"
 LOCK = ".teams/.lock"
@@ -52,6 +52,7 @@ REQUEST_FILE = re.compile(r"request_([0-9]+)\.json")
 SUBMISSION_FILE = re.compile(r"submission_([0-9]+)\.json")
 BACKGROUND_FILE = re.compile(r"bg_([0-9]+)\.json")
 WORKER_FILE = re.compile(r"worker_([0-9]+)\.json")
+MEMBER_FILE = re.compile(rf"{NAME_PATTERN.pattern}\.json")
 INBOX_FILE = re.compile(r"(.+)_inbox\.jsonl")
 
 

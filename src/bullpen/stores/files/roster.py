@@ -14,9 +14,10 @@ from typing import Any
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.member import Member
 from bullpen.domain.text import name_key
+from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.foreign import name_of
 from bullpen.stores.files.form import file_bytes, parse_object
-from bullpen.stores.files.layout import Home
+from bullpen.stores.files.layout import MEMBER_FILE, Home
 from bullpen.stores.files.view import Signature, View
 
 LISTED = 20
@@ -61,12 +62,13 @@ class Roster:
 
     def _read_disk(self) -> dict[str, Member]:
         if self._disk_version != self._view.disk_version:
-            found = self._view.signatures(self._directory)
+            signatures = self._view.signatures(self._directory)
+            found = {name: signature for name, signature in signatures.items() if MEMBER_FILE.fullmatch(name)}
             for name in self._signatures.keys() - found.keys():
                 self._on_disk.pop(_key(name), None)
             for name, signature in found.items():
                 if self._signatures.get(name) != signature:
-                    member = self._decode(self._view.read_disk(f"{self._directory}/{name}") or b"")
+                    member = self._decode(name, self._view.read_disk(f"{self._directory}/{name}") or b"")
                     if member is not None:
                         self._on_disk[_key(name)] = member
             self._signatures = found
@@ -78,15 +80,23 @@ class Roster:
         for name, data in self._view.pending(self._directory).items():
             before = known.get(name)
             is_known = before is not None and before[0] is data
-            self._pending[name] = before if before is not None and is_known else (data, self._decode(data))
+            self._pending[name] = before if before is not None and is_known else (data, self._decode(name, data))
         return {_key(name): member for name, (_, member) in self._pending.items() if member is not None}
 
-    def _decode(self, data: bytes) -> Member | None:
+    def _decode(self, file_name: str, data: bytes) -> Member | None:
+        """None if it is nobody's, or tells of another than it is named after: a copy that somebody keeps."""
         raw = parse_object(data)
+        path = f"{self._directory}/{file_name}"
+        if raw is None:
+            raise StoreUnavailable(f"{path} is not readable: repair it, nothing is written over it")
         # A name becomes a path: one that another program wrote must not lead out of the store.
-        if raw is None or "kind" not in raw or name_of(raw.get("name")) is None:
+        name = name_of(raw.get("name"))
+        if "kind" not in raw or name is None or name_key(name) != _key(file_name):
             return None
-        member: Member = decode(Member, {**raw, "team_id": self._team_id})
+        try:
+            member: Member = decode(Member, {**raw, "team_id": self._team_id})
+        except (TypeError, ValueError, KeyError) as error:
+            raise StoreUnavailable(f"{path} is damaged ({error}): repair it, nothing is written over it") from error
         return member
 
 

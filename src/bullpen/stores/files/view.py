@@ -231,13 +231,16 @@ class View:
     def signatures(self, directory: str) -> dict[str, Signature]:
         """Of the files on disk; the same signature, the same content."""
         base = self._base(directory)
+        found: dict[str, Signature] = {}
         if base is None:
-            return {}
-        try:
-            with os.scandir(base) as entries:
-                return {entry.name: _signature(entry.stat()) for entry in entries if not entry.name.startswith(".")}
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
+            return found
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(base) as entries:
+            for entry in entries:
+                # One that is gone meanwhile, or leads nowhere, must not hide the others.
+                with suppress(FileNotFoundError):
+                    if not entry.name.startswith("."):
+                        found[entry.name] = _signature(entry.stat())
+        return found
 
     def exists(self, path: str) -> bool:
         for layer in self._layers():
