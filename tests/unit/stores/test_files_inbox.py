@@ -227,6 +227,28 @@ async def test_the_cursor_goes_on_behind_what_another_program_has_written_anew(t
     assert cursor_of(tmp_path) == {"offset": (tmp_path / INBOX).stat().st_size, "epoch": 1, "done": [], "passed": []}
 
 
+@pytest.mark.parametrize("left", [None, "", "<<<<<<< HEAD", "[]"])
+async def test_nobody_gets_our_mail_twice_where_the_note_of_how_far_it_was_taken_is_gone_or_damaged(
+    tmp_path: Path, left: str | None
+) -> None:
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        user = user_of(bob.team_id)
+        for content in ("one", "two"):
+            await store.send(user, "bob", content)
+        assert await taken(store, bob) == ["one", "two"]
+        note = tmp_path / ".teams/crew/mail/bob.json"
+        if left is None:
+            note.unlink()
+        else:
+            put(note, left)
+        assert not (await store.get_snapshot(bob.team_id)).mail_for
+        assert await taken(store, bob) == []
+        await store.send(user, "bob", "three")
+        assert await taken(store, bob) == ["three"]
+    assert cursor_of(tmp_path)["offset"] == (tmp_path / INBOX).stat().st_size
+
+
 async def test_taking_a_few_leaves_the_rest(tmp_path: Path) -> None:
     async with files(tmp_path) as store:
         bob = await a_crew(store)

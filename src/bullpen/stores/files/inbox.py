@@ -109,8 +109,7 @@ class Inbox:
         """What lies behind the cursors and has not been dealt with, quarantined lines included."""
         for source in self.sources():
             cursor = self.cursor(source)
-            # A line that stood in an earlier epoch may have come back: nobody gets it twice.
-            done = {*cursor.done, *(self._delivered_ids() if cursor.epoch else ())}
+            done = {*cursor.done, *self._delivered_before(cursor)}
             for entry in self._entries(source, cursor, cursor.offset):
                 is_done = entry.message is not None and entry.message.id in done
                 if not is_done and not (entry.message is None and entry.offset in cursor.passed):
@@ -218,7 +217,7 @@ class Inbox:
 
     def _advanced(self, source: Source, cursor: Cursor, entries: list[Entry], taken: set[int], settled: int) -> Cursor:
         done = {*cursor.done, *taken}
-        before = self._delivered_ids() if cursor.epoch else set()
+        before = self._delivered_before(cursor)
         passed = set(cursor.passed)
         offset = cursor.offset
         for entry in entries:
@@ -365,6 +364,17 @@ class Inbox:
             if receipt is not None and isinstance(receipt.get("id"), int):
                 found.setdefault(receipt["id"], {}).update(receipt)
         return found
+
+    def _delivered_before(self, cursor: Cursor) -> set[int]:
+        """What the cursor does not know of: nobody gets that twice."""
+        if cursor.epoch:
+            # A line that stood in an earlier epoch may have come back.
+            return self._delivered_ids()
+        if not cursor.offset:
+            # The note of how far mail was taken may be gone or damaged, and with it the epoch from which the ids of
+            # foreign lines follow: of those, one that is new could have the id of one that was delivered.
+            return {number for number in self._delivered_ids() if number < FIRST_FOREIGN_ID}
+        return set()
 
     def _delivered_ids(self) -> set[int]:
         return {number for number, receipt in self._receipts().items() if "delivered_at" in receipt}
