@@ -337,6 +337,25 @@ def test_output_that_cannot_be_written_is_told(bullpen: Bullpen) -> None:
     assert (ran.returncode, ran.stderr) == (1, "bullpen: No space left on device\n")
 
 
+@pytest.mark.parametrize(("words", "code"), [("task add One", 0), ("task show 7", 2), ("task lsit", 2)])
+def test_a_remark_that_nobody_reads_changes_nothing_of_what_is_done(bullpen: Bullpen, words: str, code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(
+        [*COMMAND, *words.split()], cwd=bullpen.directory, env=bullpen.environment, stderr=writer
+    )
+    os.close(writer)
+    assert process.wait(BOUND_SECONDS) == code
+    # The first one said that it began the team.
+    assert code or [task["subject"] for task in bullpen.read("task", "list")] == ["One"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_remark_that_cannot_be_written_changes_nothing_either(bullpen: Bullpen) -> None:
+    assert started(bullpen, "sh", "-c", f"{COMMAND[0]} task add One 2>/dev/full").stdout == "#1 One\n"
+    assert started(bullpen, "sh", "-c", f"{COMMAND[0]} task show 7 2>/dev/full").returncode == 2
+
+
 def test_nothing_is_cut_behind_a_pipe(bullpen: Bullpen) -> None:
     subject = "Analyse " + "every " * 40 + "endpoint"
     bullpen("task", "add", subject)

@@ -15,6 +15,7 @@ from bullpen.cli import text
 from bullpen.cli.options import Globals
 from bullpen.cli.page import Page
 from bullpen.cli.place import find_only, find_place, get_named
+from bullpen.cli.stream import remark_beside
 from bullpen.cli.terminal import terminal_of
 from bullpen.domain.codec import encode
 from bullpen.domain.member import Team as TeamRecord
@@ -137,7 +138,7 @@ class Call:
         """Beside the output: something that the user did not ask for and should know."""
         plain = text.one_line(remark)
         sys.stdout.flush()
-        print(text.json_text({"note": plain}) if self.is_json else f"bullpen: {plain}", file=sys.stderr)
+        remark_beside(text.json_text({"note": plain}) if self.is_json else f"bullpen: {plain}")
 
 
 def _read_settings() -> Settings | None:

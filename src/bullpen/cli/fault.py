@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from bullpen.cli.options import FLAGS, VALUES
+from bullpen.cli.stream import remark_beside
 from bullpen.cli.text import json_text, one_line
 from bullpen.errors import BullpenError
 
@@ -76,4 +76,4 @@ def _commands(context: Any) -> str:
 
 def report(fault: Fault, *, as_json: bool) -> None:
     line = one_line(fault.text)
-    print(json_text({"error": line, "kind": fault.kind}) if as_json else f"bullpen: {line}", file=sys.stderr)
+    remark_beside(json_text({"error": line, "kind": fault.kind}) if as_json else f"bullpen: {line}")

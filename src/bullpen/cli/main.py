@@ -10,9 +10,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 from bullpen.cli import completion
+from bullpen.cli.stream import drop
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        drop(sys.stdout)
         return PIPE_CLOSED
     except Exception as error:
         from bullpen.cli.fault import explain, report
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             sys.stdout.flush()
         except OSError:
-            _drop_output()
+            drop(sys.stdout)
         report(fault, as_json=wants_json(words))
         return fault.exit_code
     return code
@@ -72,9 +72,3 @@ def _open_what_is_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-
-
-def _drop_output() -> None:
-    """Python flushes once more at its end: let that go nowhere."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
