@@ -207,6 +207,12 @@ def test_option_and_variable_name_the_store(bullpen: Bullpen) -> None:
     assert not (bullpen.directory / "other.db").exists()
 
 
+def test_a_variable_that_ends_with_a_newline_or_holds_only_blanks_does_no_harm(bullpen: Bullpen) -> None:
+    bullpen("task", "add", "One", BULLPEN_TEAM="graphql\n")
+    assert bullpen.read("team", "show", "graphql")["name"] == "graphql"
+    assert bullpen("task", "list", BULLPEN_TEAM=" ").lines[1].endswith("One")
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is where even root may not write")
 def test_a_directory_that_cannot_be_written_is_exit_3(bullpen: Bullpen) -> None:
     assert "/proc/.bullpen" in bullpen.refused("task", "add", "x", code=3, cwd=Path("/proc"))

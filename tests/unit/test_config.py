@@ -74,6 +74,11 @@ def test_the_environment_wins_over_the_file_and_flags_over_both(project: Path) -
     assert settings.source_of("team.name") == "default"
 
 
+def test_a_variable_that_ends_with_a_newline_means_what_stands_before_it(project: Path) -> None:
+    settings = load(project, environment={"BULLPEN_TEAM": "graphql\n", "BULLPEN_MODEL": "a:variable\r\n"})
+    assert (settings.team.name, settings.model) == ("graphql", "a:variable")
+
+
 def test_every_key_has_a_value_and_a_source(project: Path) -> None:
     settings = load(project, "[models]\ntester = 'a:b'")
     values = dict(settings.values())

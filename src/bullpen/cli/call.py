@@ -39,7 +39,8 @@ class Call:
         configured = _read_settings()
         self.place = find_place(chosen.store, configured=None if configured is None else configured.store)
         self._option = chosen.team
-        self._environment = os.environ.get("BULLPEN_TEAM") or None
+        # Stripped, as that of the store is: a file or a secret ends with a newline.
+        self._environment = os.environ.get("BULLPEN_TEAM", "").strip() or None
         self._configured = None if configured is None else configured.team.name
 
     @classmethod

@@ -82,7 +82,8 @@ def _file_layer(directory: str | os.PathLike[str]) -> Layer:
 
 
 def _environment_layer(environment: Mapping[str, str]) -> Layer:
-    given = {name: text for name, text in environment.items() if name.startswith(PREFIX) and text.strip()}
+    # Stripped: what comes from a file or a secret ends with a newline.
+    given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX) and text.strip()}
     # The full name of a key counts more than the short one.
     for name in sorted(given, key=lambda name: (name not in SHORT_NAMES, name)):
         path = SHORT_NAMES.get(name) or _path_of(name)
