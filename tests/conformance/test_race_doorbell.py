@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -51,6 +52,14 @@ async def sleep_and_tell(line: Line, url: str, team_id: int, name: str) -> None:
                     task = await store.claim_next_task(me)
                     assert task is not None
                     await store.complete_task(me, task.id)
+
+
+async def sleep_in_another_environment(line: Line, url: str, team_id: int, name: str, unset: str, tmpdir: str) -> None:
+    os.environ.pop(unset, None)
+    os.environ["TMPDIR"] = tmpdir
+    # It remembers what it found before.
+    tempfile.tempdir = None
+    await sleep_and_tell(line, url, team_id, name)
 
 
 async def wait_for_a_wanted_member(line: Line, url: str) -> None:
@@ -237,6 +246,27 @@ async def test_a_sleeper_in_another_process_is_woken_by_whatever_concerns_it(sha
         await wakes("shutdown", lambda: store.open_request(user, RequestKind.SHUTDOWN, "ana"))
         await sleeper.say("finish")
         await sleeper.join()
+
+
+async def test_a_sleeper_that_was_started_in_another_environment_is_woken(shared_store_url: str, crew: Crew) -> None:
+    """By cron, by sudo, in a shell with a TMPDIR of its own: the bell is the same."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as tmpdir:
+        async with opened(shared_store_url) as store:
+            team, user = await create_team(store)
+            sleeper = crew.start(
+                sleep_in_another_environment,
+                url=shared_store_url,
+                team_id=team.id,
+                name="ana",
+                unset="XDG_RUNTIME_DIR",
+                tmpdir=tmpdir,
+            )
+            await sleeper.say("sleep")
+            await sleeper.hear("asleep")
+            await store.send(user, "ana", "hello")
+            assert (await sleeper.hear("woken"))["work"] == "mail"
+            await sleeper.say("finish")
+            await sleeper.join()
 
 
 async def test_a_worker_in_another_process_is_woken_for_a_wanted_member(shared_store_url: str, crew: Crew) -> None:

@@ -32,12 +32,23 @@ def removed(path: object) -> StoreRemoved:
 
 
 def runtime_path() -> Path:
-    """Short, and the user's own: `/run/user/1000/bullpen` or `/tmp/bullpen-1000`."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and len(runtime) <= 40 and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
-        return Path(runtime) / "bullpen"
-    shortest = tempfile.gettempdir() if len(tempfile.gettempdir()) <= 40 else "/tmp"
-    return Path(shortest) / f"bullpen-{os.getuid()}"
+    """Short, and the user's own: `/run/user/1000/bullpen` or `/tmp/bullpen-1000`.
+
+    All who share a store have to come to the same one, also who was started without the environment of the others (by
+    cron, sudo or a service, from a shell with a TMPDIR of its own): they would not hear each other's rings.
+    """
+    user = os.getuid()
+    for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}"):
+        if _is_usable(runtime):
+            return Path(runtime) / "bullpen"
+    shared = next(filter(_is_usable, ("/tmp", tempfile.gettempdir())), "/tmp")
+    return Path(shared) / f"bullpen-{user}"
+
+
+def _is_usable(directory: str) -> bool:
+    return (
+        os.path.isabs(directory) and len(directory) <= 40 and os.path.isdir(directory) and os.access(directory, os.W_OK)
+    )
 
 
 def make_runtime_directory() -> Path:
