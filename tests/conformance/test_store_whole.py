@@ -148,12 +148,15 @@ async def test_the_old_lead_rests_and_writes_nothing_more(board: Board) -> None:
 
 async def test_unread_words_of_the_human_are_waiting_in_the_next_team(board: Board) -> None:
     lead = await hosted_lead(board)
-    await board.store.send(board.user, "lead", "and then the docs")
+    [receipt] = await board.store.send(board.user, "lead", "and then the docs")
     await board.store.delete_team(lead)
-    new = await board.store.succeed_team(lead, "next")
+    async with board.recording() as seen:
+        new = await board.store.succeed_team(lead, "next")
     [message] = await board.store.list_mail(new.team_id, "lead", undelivered_only=True)
     assert (message.content, message.origin) == ("and then the docs", Origin.HUMAN)
     assert await board.inbox("lead", undelivered_only=True) == []
+    delivered = [event.data["message"] for event in seen if event.kind == EventKind.MESSAGE_DELIVERED]
+    assert delivered == [receipt.message.id], "in the log of the old team it waits no more"
 
 
 async def test_a_new_name_is_no_new_budget(board: Board) -> None:

@@ -21,7 +21,7 @@ from bullpen.errors import Conflict, NotAllowed, NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction
 from bullpen.stores.verbs.fence import fenced, fenced_lead
 from bullpen.stores.verbs.hosting import list_workers_with_room, put_to_rest
-from bullpen.stores.verbs.post import post
+from bullpen.stores.verbs.post import mark_delivered, post
 from bullpen.stores.verbs.teams import enter_reserved, enter_team
 from bullpen.stores.verbs.transcript import close_call, get_call
 from bullpen.stores.verbs.verb import read, write
@@ -172,7 +172,7 @@ async def _hand_over_mail(tx: Transaction, old: Member, new: Member) -> None:
     for message in from_human:
         await post(tx, new, message.content, sender=message.sender, type=message.type, origin=message.origin)
     if from_human:
-        await tx.mark_delivered(old.team_id, old.key, [message.id for message in from_human], None)
+        await mark_delivered(tx, old, [message.id for message in from_human], None)
 
 
 def _count_running(tx: Transaction, members: list[Member], backgrounds: list[Background], tasks: list[Task]) -> int:
