@@ -289,6 +289,19 @@ async def test_who_is_asked_to_leave_passes_the_baton(board: Board) -> None:
         assert await ears.rung() == {chosen, other}
 
 
+async def test_who_is_to_stay_after_all_hears_of_what_came_meanwhile(board: Board) -> None:
+    """Asked to shut down it claims nothing, so the task was offered to nobody."""
+    ana, sentinel = await board.idle_teammate("ana"), await board.sentinel()
+    async with board.listening([ana, sentinel]) as ears:
+        request = await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "ana")
+        await ears.settle()
+        await board.task()
+        assert await ears.rung() == set()
+        await board.store.cancel_request(board.lead, request.id)
+        assert await ears.rung() == {"ana"}
+    assert await board.store.find_work(ana) == "task"
+
+
 @pytest.mark.parametrize("role", [None, "back-end"])
 async def test_who_leaves_passes_the_baton(board: Board, role: str | None) -> None:
     refs = {ref.name: ref for ref in await idle_crowd(board, 2, role="back-end")}

@@ -216,6 +216,8 @@ async def close_request(tx: Transaction, request: Request, status: RequestStatus
         asked = await tx.find(Member, closed.team_id, closed.asked_key, lock=Lock.UPDATE)
         if asked is not None and asked.shutdown_request_id == closed.id:
             await tx.update(replace(asked, shutdown_request_id=None))
+            # What it might have claimed meanwhile was not offered to it.
+            wake(tx, asked)
     asker = await tx.find(Member, closed.team_id, closed.asker_key)
     if asker is not None:
         wake(tx, asker)
