@@ -7,6 +7,7 @@ import fcntl
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +16,11 @@ import pytest
 
 import bullpen
 from bullpen import Evidence, Team, open_team
-from bullpen.domain.member import MemberStatus
+from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, UsageError
+from bullpen.team.session import LOOK_AGAIN_SECONDS
 from tests.acceptance.command import BOUND_SECONDS
 
 
@@ -90,6 +92,27 @@ async def test_an_agent_waits_for_a_blocked_task_however_long_its_blocker_takes(
         await team.complete_task(first.id, result="done")
         await working
     assert done == [("ana", 2)]
+
+
+async def test_an_agent_that_hardly_waits_does_not_spin_while_a_task_could_become_its(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await team.create_task("first", owner="user")
+    await team.create_task("second", blocked_by=[first.id])
+    looked_at: asyncio.Queue[float] = asyncio.Queue()
+    look = team.store.leave_if_nothing
+
+    async def watched(by: MemberRef) -> str | None:
+        looked_at.put_nowait(time.monotonic())
+        return await look(by)
+
+    monkeypatch.setattr(team.store, "leave_if_nothing", watched)
+    async with asyncio.timeout(BOUND_SECONDS), team.join("ana") as me:
+        waiting = asyncio.create_task(me.wait_for_work(timeout_seconds=0))
+        earlier, later = await looked_at.get(), await looked_at.get()
+        assert later - earlier > LOOK_AGAIN_SECONDS / 2
+        await team.complete_task(first.id)
+        assert await waiting is True, "it is woken all the same"
 
 
 async def test_a_task_added_while_an_agent_is_idle_is_picked_up(team: Team) -> None:

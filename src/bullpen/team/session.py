@@ -16,6 +16,9 @@ from bullpen.team.deed import deed_of
 
 T = TypeVar("T")
 
+LOOK_AGAIN_SECONDS = 1.0
+"""So often it is looked, at most, whether the last task that one waits for is gone: nobody rings for that."""
+
 
 class Session:
     """One member, played by your own code.
@@ -69,8 +72,11 @@ class Session:
             return work
         found = await self._store.leave_if_nothing(self.ref)
         self._has_left = found is None
-        # A task that could become ours later is no work yet: the clock begins again.
-        return None if found == "task" else found
+        if found != "task":
+            return found
+        # It could become ours later and is no work yet: the clock begins again, but however short it is, nobody spins.
+        await bell.wait(max(0.0, LOOK_AGAIN_SECONDS - (timeout_seconds or 0.0)))
+        return None
 
     # -- mail ----------------------------------------------------------------------------------
 
