@@ -25,11 +25,12 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from bullpen.errors import UsageError
+from bullpen.stores.ending import run_to_the_end
 from bullpen.stores.gate import Gate, Visit
 from bullpen.stores.job import Job
 from bullpen.stores.pace import Pace
@@ -220,26 +221,6 @@ class Writer:
                 break
             jobs.append(job)
         return jobs
-
-
-async def run_to_the_end(function: Callable[..., None], *args: Any) -> None:
-    """In a thread: what it uses can be closed only when it has ended."""
-    await to_the_end(asyncio.to_thread(function, *args))
-
-
-async def to_the_end(deed: Awaitable[T]) -> T:
-    """Who is cancelled meanwhile, however often, waits for it all the same; then the cancellation goes on."""
-    running = asyncio.ensure_future(deed)
-    try:
-        await asyncio.wait({running})
-    finally:
-        while not running.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({running})
-        if not running.cancelled():
-            # Looked at, since who is cancelled never asks how it ended.
-            running.exception()
-    return running.result()
 
 
 def _announce(jobs: list[Job[Any]], afterwards: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 
 from bullpen.domain.text import name_key
 from bullpen.errors import BullpenError, StoreUnavailable
-from bullpen.stores.writer import to_the_end
+from bullpen.stores.ending import to_the_end
 from bullpen.team.session import Session
 from bullpen.tools.patience import insist
 

@@ -31,7 +31,7 @@ from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound, StoreUna
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
-from bullpen.stores.writer import to_the_end
+from bullpen.stores.ending import to_the_end
 from bullpen.team.beginning import STOPPED, wake_lead
 from bullpen.team.deed import deed_of
 from bullpen.team.departures import Departures

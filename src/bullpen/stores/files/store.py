@@ -19,6 +19,7 @@ from bullpen.clock import Clock
 from bullpen.domain.member import Liveness, Worker
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.bells import DatagramDoorbell, Doorbell, topic_of
+from bullpen.stores.ending import run_to_the_end
 from bullpen.stores.files.catalogue import Catalogue
 from bullpen.stores.files.gate import Footing, Gate, translated, unavailable
 from bullpen.stores.files.inbox import inboxes_mark
@@ -43,7 +44,7 @@ from bullpen.stores.transaction import Ring, drive
 from bullpen.stores.verbs.store import VerbStore
 from bullpen.stores.verbs.verb import Body
 from bullpen.stores.verbs.wake import offer
-from bullpen.stores.writer import Writer, run_to_the_end
+from bullpen.stores.writer import Writer
 
 T = TypeVar("T")
 
