@@ -557,6 +557,38 @@ async def test_an_s09_roster_is_the_default_team_at_rest(tmp_path: Path) -> None
         assert spawned.member.role == "coder"
 
 
+async def test_whom_another_program_enters_when_the_team_is_ours_already_is_found_like_those_before(
+    tmp_path: Path,
+) -> None:
+    mail = [{"type": "message", "from": "alice", "content": "hi"}]
+    async with files(tmp_path) as store, files(tmp_path) as other:
+        default = user_of((await store.create_team("default")).id)
+        crew = user_of((await store.create_team("crew")).id)
+        await store.spawn_member(default, "bob", role="painter")
+        entries = [{"name": "alice", "role": "coder", "status": "working"}, {"name": "BOB", "role": "thief"}]
+        put(tmp_path / ".team/config.json", {"members": entries})
+        put(tmp_path / ".team/inbox/carol.jsonl", mail)
+        put(tmp_path / ".teams/crew/dora_inbox.jsonl", mail)
+        for one in (store, other):
+            members = await one.list_members(default.team_id)
+            assert {member.name: member.role for member in members if member.kind is MemberKind.TEAMMATE} == {
+                "alice": "coder",
+                "bob": "painter",
+                "carol": None,
+            }
+            assert [letter.content for letter in await one.list_mail(default.team_id, "carol")] == ["hi"]
+            assert [letter.content for letter in await one.list_mail(crew.team_id, "dora")] == ["hi"]
+        await store.send(default, "alice", "welcome")
+        alice = await store.spawn_member(default, "alice", prompt="go on")
+        assert (alice.outcome, alice.member.role) == ("revived", "coder")
+        put(tmp_path / ".team/config.json", {"members": []})
+        names = [member.name for member in await other.list_members(default.team_id)]
+        assert sorted(names) == ["alice", "bob", "carol", "lead", "user"]
+        await store.delete_team(default)
+        new = await store.create_team("default")
+        assert [member.name for member in await other.list_members(new.id)] == ["lead", "user"]
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -6,14 +6,16 @@ A deleted team stays there until its name is taken again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from bullpen.domain.member import Member
 from bullpen.domain.record import replace
 from bullpen.domain.text import NAME_PATTERN, name_key
 from bullpen.errors import BullpenError
 from bullpen.stores.files.layout import DEFAULT, DELETED, TEAMS, Home, deleted_home, live_home
 from bullpen.stores.files.roster import Roster
-from bullpen.stores.files.team_file import TeamFile, load_team
+from bullpen.stores.files.team_file import TeamFile, find_newcomers, foreign_signature, load_team
 from bullpen.stores.files.view import View
 
 
@@ -22,16 +24,18 @@ class Catalogue:
         self._view = view
         self._places: dict[int, tuple[Home, str]] = {}
         self._rosters: dict[tuple[str, int], Roster] = {}
+        self._found: dict[tuple[str, int], tuple[Any, Mapping[str, Member]]] = {}
+        self._looked: dict[tuple[str, int], Mapping[str, Member]] = {}
 
     def at_name(self, key: str) -> TeamFile | None:
         """The team in the place of that name, live or deleted."""
         name = next((name for name in self._names() if name_key(name) == key), None)
-        return None if name is None else self._with_roster(load_team(self._view, live_home(name), name))
+        return None if name is None else self._complete(load_team(self._view, live_home(name), name))
 
     def by_id(self, team_id: int) -> TeamFile | None:
         place = self._places.get(team_id)
         if place is not None:
-            file = self._with_roster(load_team(self._view, *place))
+            file = self._complete(load_team(self._view, *place))
             if file is not None and file.team.id == team_id:
                 return file
         for home, name in [*self._live_places(), *self._deleted_places(f"-{team_id}")]:
@@ -58,18 +62,47 @@ class Catalogue:
 
     def _load(self, home: Home, name: str) -> TeamFile | None:
         try:
-            return self._with_roster(load_team(self._view, home, name))
+            return self._complete(load_team(self._view, home, name))
         except (BullpenError, PermissionError):
             return None
 
-    def _with_roster(self, file: TeamFile | None) -> TeamFile | None:
-        """Members who have files of their own are as those say."""
-        if file is None or not self._view.is_directory(file.home.members):
-            return file
+    def look_again(self) -> None:
+        """A new transaction: others may have been at our files."""
+        self._looked.clear()
+
+    def _complete(self, file: TeamFile | None) -> TeamFile | None:
+        """With all its members, wherever they stand: what we have a record of counts more."""
+        if file is None:
+            return None
+        recorded = self._recorded(file)
+        members = {**file.listed, **recorded} if recorded else file.listed
+        newcomers = self._newcomers(file, members)
+        if recorded or newcomers:
+            others = {key: member for key, member in newcomers.items() if key not in members}
+            file = replace(file, members={**members, **others})
+        return file
+
+    def _recorded(self, file: TeamFile) -> Mapping[str, Member]:
+        """Those who have files of their own."""
+        if not self._view.is_directory(file.home.members):
+            return {}
         key = (file.home.directory, file.team.id)
         if key not in self._rosters:
             self._rosters[key] = Roster(self._view, file.home, file.team.id)
-        return replace(file, members={**file.listed, **self._rosters[key].members()})
+        return self._rosters[key].members()
+
+    def _newcomers(self, file: TeamFile, members: Mapping[str, Member]) -> Mapping[str, Member]:
+        """Whom other programs have entered; looked for once in a transaction, and only where something was written."""
+        if not file.is_ours or file.team.deleted_at is not None:
+            return {}
+        key = (file.home.directory, file.team.id)
+        if key not in self._looked:
+            seen = foreign_signature(self._view, file.home)
+            known = self._found.get(key)
+            if known is None or seen is None or known[0] != seen:
+                known = self._found[key] = (seen, find_newcomers(self._view, file, members))
+            self._looked[key] = known[1]
+        return self._looked[key]
 
     def _names(self) -> list[str]:
         names: dict[str, str] = {}

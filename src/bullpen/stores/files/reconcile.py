@@ -33,13 +33,11 @@ from bullpen.stores.files.form import file_bytes
 from bullpen.stores.files.layout import TASK_FILE, Home
 from bullpen.stores.files.task_file import Raw, blockers_in, blocks_in, is_ours, with_blocks, with_waiting
 from bullpen.stores.files.team_file import TeamFile
-from bullpen.stores.files.view import View
+from bullpen.stores.files.view import SETTLED_NS, View
 from bullpen.stores.life import boot_id
 
 Signature = tuple[int, int]
 
-# A file this young may be written again within the same tick of the file system's clock.
-_SETTLED_NS = 50_000_000
 _WORTH_KEEPING = 200
 
 _TOLD_AS = {
@@ -148,7 +146,7 @@ class _Pass:
     def read(self, number: int, signature: Signature) -> None:
         self.was_read.append(number)
         raw = self.board.raw(number)
-        young = time.time_ns() - signature[0] < _SETTLED_NS
+        young = time.time_ns() - signature[0] < SETTLED_NS
         self.rows[number] = Row((0, 0) if young else signature, () if raw is None else blockers_in(raw, number))
         if raw is None:
             if self.board.has_file(number):

@@ -2,15 +2,17 @@
 
 A directory without our record (`"bullpen"` in its config) was made by another
 program. It is read as a team whose id follows from its name, so that it stays the
-same until somebody writes; the first write stores it as ours. Its members are
-teammates at rest: they are brought back by being spawned.
+same until somebody writes; the first write stores it as ours. Its members, and those
+whom other programs enter afterwards, are teammates at rest: they are brought back by
+being spawned.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,7 +26,7 @@ from bullpen.stores.files.form import file_bytes, parse_foreign, parse_object
 from bullpen.stores.files.inbox import FIRST_FOREIGN_ID as FIRST_FOREIGN_MESSAGE_ID
 from bullpen.stores.files.layout import DEFAULT_TASKS, INBOX_FILE, TASK_FILE, Home
 from bullpen.stores.files.roster import member_object
-from bullpen.stores.files.view import View
+from bullpen.stores.files.view import SETTLED_NS, View
 
 SCHEMA = 1
 _MESSAGE_ID = re.compile(rb'^\{"id": ([0-9]{1,15}),', re.MULTILINE)
@@ -151,6 +153,32 @@ def _found_team(view: View, home: Home, name: str) -> TeamFile | None:
     )
 
 
+def foreign_signature(view: View, home: Home) -> tuple[tuple[int, int], ...] | None:
+    """Another one as soon as another program has entered somebody; None if that could be just now."""
+    paths = (home.directory, f"{home.foreign}/config.json", f"{home.foreign}/inbox")
+    try:
+        stats = [found for path in paths if (found := view.stat(path)) is not None]
+    except PermissionError:
+        return ()
+    if any(time.time_ns() - found.st_mtime_ns < SETTLED_NS for found in stats):
+        return None
+    return tuple((found.st_mtime_ns, found.st_ino) for found in stats)
+
+
+def find_newcomers(view: View, file: TeamFile, known: Container[str]) -> dict[str, Member]:
+    """Whom other programs have entered, or given an inbox, since the team is ours."""
+    try:
+        roster = view.settled(f"{file.home.foreign}/config.json", parse_foreign) or {}
+        found = [*_roster([roster], file.team), *_recipients(view, file.home, file.team, known)]
+    except PermissionError:
+        # Another user's: no part of our team.
+        return {}
+    members: dict[str, Member] = {}
+    for member in found:
+        members.setdefault(member.key, member)
+    return members
+
+
 def _next_message_id(view: View, home: Home) -> int:
     """1, unless the team was ours before another program wrote its own record over ours: a letter with the number of
     one that was delivered would be taken for that one."""
@@ -182,11 +210,11 @@ def _roster(configs: list[dict[str, Any]], team: Team) -> list[Member]:
     return found
 
 
-def _recipients(view: View, home: Home, team: Team) -> list[Member]:
+def _recipients(view: View, home: Home, team: Team, known: Container[str] = ()) -> list[Member]:
     """Whoever has an inbox was a member, even if no roster says so."""
     inboxes = [match[1] for name in view.names(home.directory) if (match := INBOX_FILE.fullmatch(name))]
     inboxes += [name.removesuffix(".jsonl") for name in view.names(f"{home.foreign}/inbox") if name.endswith(".jsonl")]
-    members = [_foreign_member(name, team.id, team.created_at) for name in inboxes]
+    members = [_foreign_member(name, team.id, team.created_at) for name in inboxes if name_key(name) not in known]
     return [member for member in members if member is not None]
 
 

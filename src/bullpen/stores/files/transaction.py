@@ -77,6 +77,7 @@ class FilesTransaction:
         self.view = session.view
         self._session = session
         self._catalogue = session.catalogue
+        self._catalogue.look_again()
         self._workers = Workers(session.view)
         self._inboxes: dict[tuple[int, str], Inbox] = {}
         self._events: dict[int, list[bytes]] = {}

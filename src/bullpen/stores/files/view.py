@@ -30,6 +30,9 @@ Signature = tuple[int, int, int]
 
 SHARD_SIZE = 1000
 
+# A file this young may be written again within the same tick of the file system's clock.
+SETTLED_NS = 50_000_000
+
 # A link that leads to itself, or to a name that no file can have.
 _NOWHERE = (errno.ELOOP, errno.ENAMETOOLONG)
 # Not ours to read, or a socket.
