@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 
 from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
-from bullpen.domain.task import Evidence, TaskChanges, parse_task_id
+from bullpen.domain.task import Evidence, TaskChanges, TaskStatus, parse_task_id
 from bullpen.domain.text import MAX_KEY_LENGTH, MAX_TEXT_LENGTH
 from bullpen.domain.transcript import NewCall, TurnKind
 from bullpen.errors import LeaseLost, NotFound, UsageError
@@ -308,6 +308,37 @@ async def test_a_number_that_names_nothing_is_not_found(board: Board, what: str)
     for number in BAD_NUMBERS:
         with pytest.raises((NotFound, UsageError)):
             await LOOKUPS[what](board.store, board, number)
+
+
+@pytest.mark.parametrize("what", sorted(LOOKUPS.keys() - {"a team"}))
+async def test_what_is_no_number_is_refused_as_one_by_every_store(board: Board, what: str) -> None:
+    await board.task()
+    for value in ("abc", "", "-1", "1.0", "../1", 1.0, 1.5, [1], b"1"):
+        with pytest.raises(UsageError, match="makes no sense as"):
+            await LOOKUPS[what](board.store, board, cast(int, value))
+
+
+async def test_a_number_that_comes_as_a_text_is_that_number(board: Board) -> None:
+    first, second = await board.task(), await board.task()
+    as_text = cast(int, str(first.id))
+    assert (await board.store.create_task(board.user, "x", blocked_by=[as_text])).blocked_by == (first.id,)
+    changes = TaskChanges(add_blocked_by=(as_text,))
+    assert (await board.store.update_task(board.user, second.id, changes)).blocked_by == (first.id,)
+    assert (await board.store.claim_task(board.user, as_text)).id == first.id
+    assert (await board.store.complete_task(board.user, as_text)).status is TaskStatus.COMPLETED
+    assert (await board.store.get_task(board.id, as_text)).id == first.id
+
+
+async def test_a_text_of_several_digits_is_not_taken_for_several_numbers(board: Board) -> None:
+    for _ in range(2):
+        await board.task()
+    for call in (
+        board.store.create_task(board.user, "x", blocked_by=cast(list[int], "12")),
+        board.store.update_task(board.user, 1, TaskChanges(add_blocked_by=cast(tuple[int], "2"))),
+        board.store.update_task(board.user, 1, TaskChanges(add_blocks=cast(tuple[int], 2))),
+    ):
+        with pytest.raises(UsageError, match="makes no sense as"):
+            await call
 
 
 async def test_an_incarnation_without_sense_is_refused(board: Board) -> None:

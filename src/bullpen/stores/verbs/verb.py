@@ -7,17 +7,21 @@ becomes the method `store.claim_task(by, task_id)`: it runs in one transaction,
 and a repeated operation id returns the first outcome instead of running again.
 
 What cannot be stored does not come past here: texts are made storable, numbers
-that no store has a column for are refused.
+that no store has a column for are refused. A number may come as a text, as it
+does out of JSON: no engine is asked what it makes of one, each would say another thing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import operator
+import re
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from itertools import chain, repeat
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from bullpen.domain.budget import Settlement
 from bullpen.domain.codec import decode, encode
@@ -45,13 +49,13 @@ def write(
     function: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """A verb that changes the store."""
-    names = _names(function)
+    asked = _asked(function)
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            given: Any = list(map(_usable, args, chain(names, repeat(""))))
-            named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
+            given: Any = list(map(_usable, args, chain(asked.values(), repeat(_UNASKED))))
+            named: Any = {name: _usable(value, asked.get(name, _UNASKED)) for name, value in kwargs.items()}
             operation_id = named.get("operation_id")
             if operation_id is None:
                 return await self._write(lambda tx: function(tx, *given, **named))
@@ -67,12 +71,12 @@ def read(
     function: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """A verb that only looks."""
-    names = _names(function)
+    asked = _asked(function)
 
     @functools.wraps(function)
     async def method(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        given: Any = list(map(_usable, args, chain(names, repeat(""))))
-        named: Any = {name: _usable(value, name) for name, value in kwargs.items()}
+        given: Any = list(map(_usable, args, chain(asked.values(), repeat(_UNASKED))))
+        named: Any = {name: _usable(value, asked.get(name, _UNASKED)) for name, value in kwargs.items()}
         return await self._read(lambda tx: function(tx, *given, **named))
 
     return method
@@ -83,21 +87,62 @@ MAX_NUMBER = 2**53
 _FREE_FORM = frozenset({"content", "counters", "settings", "payload"})
 
 
-def _names(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)[1:]
+class _Asked(NamedTuple):
+    """What a verb's signature says of an argument."""
+
+    name: str
+    is_number: bool = False
+    are_numbers: bool = False
+
+
+_UNASKED = _Asked("")
+
+
+def _asked(function: Callable[..., Any]) -> dict[str, _Asked]:
+    given = list(inspect.signature(function).parameters.values())[1:]
+    return {parameter.name: _asked_by(parameter.name, str(parameter.annotation)) for parameter in given}
+
+
+def _asked_by(name: str, annotation: str) -> _Asked:
+    return _Asked(name, bool(re.match(r"int\b", annotation)), annotation == "Sequence[int]")
 
 
 _WITHOUT_NUMBERS = (str, type(None), bool)
 
 
-def _usable(value: Any, name: str) -> Any:
+def _usable(value: Any, asked: _Asked) -> Any:
     """The argument, as it can be stored; UsageError for a number that makes no sense."""
     kind = type(value)
     if kind is MemberRef:
         return _usable_member(value)
-    if kind not in _WITHOUT_NUMBERS:
-        _check_numbers_in(value, name)
+    if asked.is_number and kind is not int and value is not None:
+        value = _number(value, asked.name)
+    elif asked.are_numbers:
+        value = _numbers(value, asked.name)
+    elif kind is TaskChanges:
+        value = dataclasses.replace(value, **{edge: _numbers(getattr(value, edge), edge) for edge in _EDGES})
+    if type(value) not in _WITHOUT_NUMBERS:
+        _check_numbers_in(value, asked.name)
     return storable(value)
+
+
+_EDGES = ("add_blocked_by", "remove_blocked_by", "add_blocks")
+
+
+def _number(value: Any, name: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:20])
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise UsageError(f"{value!r:.40} makes no sense as {name}, which is a number") from None
+
+
+def _numbers(values: Any, name: str) -> tuple[int, ...]:
+    # A text is a sequence, too: of its digits, which nobody means.
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise UsageError(f"{values!r:.40} makes no sense as {name}, which are numbers: [3, 4]")
+    return tuple([value if type(value) is int else _number(value, name) for value in values])
 
 
 # The same few come again with every verb.
