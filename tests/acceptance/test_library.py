@@ -142,6 +142,17 @@ async def test_an_agent_with_nothing_to_do_leaves_after_its_timeout(team: Team) 
     assert (member.status, member.status_reason) == (MemberStatus.SHUTDOWN, "timeout")
 
 
+async def test_who_waits_for_no_time_is_told_whether_the_board_is_done(team: Team) -> None:
+    task = await team.create_task("Analyse")
+    with pytest.raises(TimeoutError):
+        await team.wait_until_done(timeout_seconds=0)
+    await team.claim_task(task.id)
+    await team.fail_task(task.id)
+    report = await team.wait_until_done(timeout_seconds=0)
+    assert [task.status for task in report.tasks] == [TaskStatus.FAILED]
+    assert not report.succeeded
+
+
 async def test_mail_is_offered_again_until_the_next_verb_acknowledges_it(team: Team) -> None:
     async def crash_before_the_next_verb() -> None:
         async with team.join("cat") as me:
