@@ -477,7 +477,20 @@ def test_the_shell_is_offered_commands_statuses_teams_and_members(bullpen: Bullp
     assert complete(bullpen, "bullpen --team g") == ["graphql"]
 
 
-@pytest.mark.parametrize("line", ["bullpen team show ", "bullpen send l", "bullpen --store nonsense: send l"])
+def test_the_shell_is_offered_the_tasks_that_a_command_can_be_about(bullpen: Bullpen) -> None:
+    for subject in ("One", "Two", "Three"):
+        bullpen("task", "add", subject)
+    bullpen("task", "claim", "1")
+    bullpen("task", "done", "1")
+    assert complete(bullpen, "bullpen task show ") == ["1", "2", "3"]
+    assert complete(bullpen, "bullpen task update 3") == ["3"]
+    assert complete(bullpen, "bullpen task claim ") == complete(bullpen, "bullpen task done ") == ["2", "3"]
+    assert complete(bullpen, "bullpen task add Design --blocked-by ") == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    "line", ["bullpen team show ", "bullpen send l", "bullpen task show ", "bullpen --store nonsense: send l"]
+)
 def test_a_completion_creates_nothing_and_says_nothing(bullpen: Bullpen, line: str) -> None:
     assert complete(bullpen, line) == []
     assert list(bullpen.directory.iterdir()) == []

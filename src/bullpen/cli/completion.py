@@ -55,6 +55,26 @@ def members(incomplete: str) -> list[str]:
     return _beginning(incomplete, _look(_member_names))
 
 
+def tasks(incomplete: str) -> list[str]:
+    return _beginning(incomplete, _look(_task_numbers))
+
+
+def unfinished_tasks(incomplete: str) -> list[str]:
+    return _beginning(incomplete, _look(_unfinished_numbers))
+
+
+async def _task_numbers(call: Call) -> list[str]:
+    async with call.team() as team:
+        return [str(task.id) for task in await team.list_tasks()]
+
+
+async def _unfinished_numbers(call: Call) -> list[str]:
+    from bullpen.domain.task import FINISHED
+
+    async with call.team() as team:
+        return [str(task.id) for task in await team.list_tasks() if task.status not in FINISHED]
+
+
 async def _team_names(call: Call) -> list[str]:
     async with call.store() as store:
         return [team.name for team in await store.list_teams()]

@@ -20,7 +20,8 @@ from bullpen.team import Team
 
 branch = Branch("The board: add, list, show, update, claim, done.")
 
-Number = Annotated[str, typer.Argument(metavar="ID", help="The task's number: 3 or #3.")]
+NUMBER_HELP = "The task's number: 3 or #3."
+Number = Annotated[str, typer.Argument(metavar="ID", help=NUMBER_HELP, autocompletion=completion.tasks)]
 Numbers = list[str] | None
 Globs = list[str] | None
 
@@ -37,7 +38,13 @@ def add(
     ] = "",
     active_form: Annotated[str, typer.Option(metavar="TEXT", help='While it runs: "Writing the docs".')] = "",
     blocked_by: Annotated[
-        Numbers, typer.Option("--blocked-by", metavar="ID", help="Wait for this task; several: 1,2 or repeated.")
+        Numbers,
+        typer.Option(
+            "--blocked-by",
+            metavar="ID",
+            help="Wait for this task; several: 1,2 or repeated.",
+            autocompletion=completion.unfinished_tasks,
+        ),
     ] = None,
     role: Annotated[str | None, typer.Option(metavar="ROLE", help="Only for members with this role.")] = None,
     check: Annotated[
@@ -145,9 +152,20 @@ def update(
     files: Annotated[
         Globs, typer.Option("--files", metavar="GLOB", help='What it will change, instead of what it said; "": none.')
     ] = None,
-    blocked_by: Annotated[Numbers, typer.Option("--blocked-by", metavar="ID", help="Wait for this one too.")] = None,
-    unblock: Annotated[Numbers, typer.Option("--unblock", metavar="ID", help="Wait for this one no more.")] = None,
-    blocks: Annotated[Numbers, typer.Option("--blocks", metavar="ID", help="Hold that one back.")] = None,
+    blocked_by: Annotated[
+        Numbers,
+        typer.Option(
+            "--blocked-by", metavar="ID", help="Wait for this one too.", autocompletion=completion.unfinished_tasks
+        ),
+    ] = None,
+    unblock: Annotated[
+        Numbers,
+        typer.Option("--unblock", metavar="ID", help="Wait for this one no more.", autocompletion=completion.tasks),
+    ] = None,
+    blocks: Annotated[
+        Numbers,
+        typer.Option("--blocks", metavar="ID", help="Hold that one back.", autocompletion=completion.unfinished_tasks),
+    ] = None,
     result: Annotated[
         str | None, typer.Option("--result", "--note", metavar="TEXT", help="With --status: what came of it, or why.")
     ] = None,
@@ -207,7 +225,12 @@ async def _change(team: Team, number: int, changes: dict[str, Any], status: Task
 def claim(
     ctx: typer.Context,
     number: Annotated[
-        str | None, typer.Argument(metavar="ID", help="Which one; without it the next claimable one.")
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="Which one; without it the next claimable one.",
+            autocompletion=completion.unfinished_tasks,
+        ),
     ] = None,
 ) -> None:
     """Take a task yourself: you (`user`) become its owner."""
@@ -226,7 +249,7 @@ async def _claim(call: Call, number: int | None) -> None:
 @branch.command("done")
 def done(
     ctx: typer.Context,
-    number: Number,
+    number: Annotated[str, typer.Argument(metavar="ID", help=NUMBER_HELP, autocompletion=completion.unfinished_tasks)],
     result: Annotated[str, typer.Option(metavar="TEXT", help="What changed, where, how it was verified.")] = "",
     unverified: Annotated[bool, typer.Option("--unverified", help="Pass over its check; that is recorded.")] = False,
 ) -> None:
