@@ -43,10 +43,18 @@ def test_flags_come_last(bullpen: Bullpen) -> None:
     assert shown["store"]["value"] == "files:/there"
 
 
-def test_a_password_is_not_shown(bullpen: Bullpen) -> None:
-    ran = bullpen("config", "store", BULLPEN_STORE="postgresql://me:secret@host/db")
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/db", "…@host/db"),
+        ("postgresql://me@host/db?password=secret&sslmode=require", "…@host/db?password=…&sslmode=require"),
+        ("postgresql://host/db?user=me&password=sec@secret", "postgresql://host/db?user=me&password=…"),
+    ],
+)
+def test_a_password_is_not_shown(bullpen: Bullpen, url: str, shown: str) -> None:
+    ran = bullpen("config", "store", BULLPEN_STORE=url)
     assert "secret" not in ran.out + ran.err
-    assert '"…@host/db"' in ran.out
+    assert f'"{shown}"' in ran.out
 
 
 def test_without_a_file_everything_is_the_default_and_the_key_decides_the_model(bullpen: Bullpen) -> None:

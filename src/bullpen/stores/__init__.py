@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,12 @@ def shown(url: str) -> str:
     return f"postgresql://{parse_url(url).where}"
 
 
+# As a parameter of a URL, and as libpq's own `password='…'`. First, as there may be an @ in it.
+_PASSWORD = re.compile(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE)
+
+
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    head, at, tail = url.rpartition("@")
-    return f"…@{tail}" if at and head else url
+    """The URL as it may be shown, though it makes no sense."""
+    told = _PASSWORD.sub(r"\1…", url)
+    head, at, tail = told.rpartition("@")
+    return f"…@{tail}" if at and head else told

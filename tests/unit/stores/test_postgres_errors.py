@@ -46,6 +46,22 @@ def test_a_store_is_named_without_its_password(url: str) -> None:
     assert shown(url) == "postgresql://me@db.example.org:5433/bullpen"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"host=db.example.org user=me password={SECRET} dbname=bullpen",
+        "host=db.example.org password = 's3cr3t \\' s3cr3t' dbname=bullpen",
+        f"POSTGRESQL://db.example.org/bullpen?user=me&password={SECRET}@",
+        f" postgresql://me:{SECRET}@db.example.org/bullpen?sslpassword={SECRET}",
+    ],
+)
+async def test_what_is_no_url_of_a_store_is_repeated_without_its_password(url: str) -> None:
+    error = await _failure(url)
+    assert isinstance(error, UsageError)
+    assert "db.example.org" in str(error)
+    assert "bullpen" in str(error)
+
+
 async def test_nobody_listens_there() -> None:
     error = await _failure(f"postgresql://me:{SECRET}@127.0.0.1:1/bullpen")
     assert isinstance(error, StoreUnavailable)
