@@ -69,6 +69,19 @@ async def test_nobody_listens_there() -> None:
     assert "refused" in str(error)
 
 
+async def test_what_the_environment_says_is_named_where_the_url_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PGHOST": "127.0.0.2", "PGPORT": "1", "PGUSER": "me", "PGDATABASE": "bullpen"}.items():
+        monkeypatch.setenv(name, value)
+    assert "me@127.0.0.2:1/bullpen " in str(await _failure("postgresql://"))
+    assert "you@127.0.0.3:2/theirs " in str(await _failure("postgresql://you@127.0.0.3:2/theirs"))
+    services = tmp_path / "services"
+    services.write_text("[mine]\nhost=127.0.0.4\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    assert "me@service mine:1/bullpen " in str(await _failure("postgresql:///?service=mine"))
+
+
 async def test_there_is_no_socket(tmp_path: Path) -> None:
     error = await _failure(f"postgresql://me:{SECRET}@/bullpen?host={tmp_path}")
     assert isinstance(error, StoreUnavailable)

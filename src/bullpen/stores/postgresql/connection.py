@@ -7,6 +7,7 @@ and of one that can only host, port, database and user are named.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -62,6 +63,15 @@ _SESSION = """
 """
 _SERVER = "SELECT clock_timestamp(), current_setting('server_version_num')::bigint"
 
+_VARIABLES: Mapping[str, str] = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "dbname": "PGDATABASE",
+    "service": "PGSERVICE",
+}
+
 _OLDEST_SERVER = 140_000
 _FULL = ("too many clients", "too many connections", "remaining connection slots")
 
@@ -79,14 +89,22 @@ def parse_url(url: str) -> Address:
         conninfo = make_conninfo(**{**_DEFAULTS, **given, **_FIXED})
     except (psycopg.Error, UnicodeError):
         raise _no_url() from None
-    host = str(given.get("host") or given.get("hostaddr") or "localhost")
+    host = str(given.get("host") or "")
     # An @ or a / in the password that was not written as %40 or %2F: what follows it is taken for the host, what stands
     # before it for the port.
     if "@" in host or "@" in _path_of(url) or not all(map(_is_port, str(given.get("port") or "").split(","))):
         raise _no_url()
-    port = f":{given['port']}" if given.get("port") else ""
-    user = f"{given['user']}@" if given.get("user") else ""
-    return Address(conninfo, f"{user}{host}{port}/{given.get('dbname') or ''}")
+    return Address(conninfo, _where(given))
+
+
+def _where(given: Mapping[str, Any]) -> str:
+    """What the URL leaves out libpq takes from a service or the environment."""
+    told = {name: str(given.get(name) or os.environ.get(variable) or "") for name, variable in _VARIABLES.items()}
+    service = f"service {told['service']}" if told["service"] else ""
+    user = f"{told['user']}@" if told["user"] else ""
+    port = f":{told['port']}" if told["port"] else ""
+    host = given.get("host") or given.get("hostaddr") or service or told["host"] or told["hostaddr"] or "localhost"
+    return f"{user}{host}{port}/{told['dbname']}"
 
 
 def _path_of(url: str) -> str:
