@@ -43,6 +43,7 @@ _FIXED: Mapping[str, Any] = {"client_encoding": "UTF8"}
 # frozen inside a transaction loses it, well before its lease is over, instead of blocking everyone; nobody else pauses
 # for seconds between two statements, and who did runs it again. Other times that a database sets are for other sessions
 # than these: a step that makes an index takes as long as it takes, and who listens is idle, and holds a proof of life.
+# The one of a transaction came with version 17.
 _SESSION = """
     SELECT set_config('synchronous_commit',
              CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
@@ -59,6 +60,8 @@ _SESSION = """
            set_config('lock_timeout', '10s', false),
            set_config('statement_timeout', '0', false),
            set_config('idle_session_timeout', '0', false),
+           CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL
+             THEN set_config('transaction_timeout', '0', false) END,
            set_config('idle_in_transaction_session_timeout', '5s', false)
 """
 _SERVER = "SELECT clock_timestamp(), current_setting('server_version_num')::bigint"
