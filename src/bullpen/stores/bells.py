@@ -283,7 +283,7 @@ class DatagramDoorbell:
 
         Who is just binding its socket refuses for an instant, too: only one that has been there for a while is dead.
         """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knocking:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knocking:
             knocking.setblocking(False)
             for name in self._socket_names():
                 path = os.path.join(self._directory_name, name)
