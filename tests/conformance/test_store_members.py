@@ -116,6 +116,15 @@ async def test_respawning_a_working_name_queues_the_prompt_as_mail(board: Board)
     await board.store.record_turn(ana, "assistant", "my incarnation is still the one")
 
 
+async def test_who_lives_keeps_its_role_and_the_log_says_so(board: Board) -> None:
+    await board.teammate("ana", role="backend")
+    async with board.recording() as seen:
+        spawned = await board.store.spawn_member(board.lead, "ana", role="tester", prompt="also do this")
+    facts = [event.data for event in seen if event.kind == EventKind.MEMBER_SPAWNED]
+    assert spawned.member.role == "backend"
+    assert facts == [{"member": "ana", "role": "backend", "outcome": "queued"}]
+
+
 async def test_a_name_that_was_shut_down_comes_back_with_its_memory(board: Board) -> None:
     store = board.store
     ana = await board.teammate("ana", role="backend", prompt="old")

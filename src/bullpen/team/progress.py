@@ -6,7 +6,7 @@ Pure. Fed with the same events it says the same, whoever looks and whenever.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -50,7 +50,6 @@ class TaskProgress:
     owner: str | None = None
     is_verifying: bool = False
     is_integrating: bool = False
-    blocked_by: set[int] = field(default_factory=set)
     claimed_at: datetime | None = None
 
 
@@ -168,6 +167,11 @@ def _spawned(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
     member.role = data.get("role") or member.role
 
 
+def _joined(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    _spawned(progress, event, data)
+    _hosted(progress, event, data)
+
+
 def _hosted(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
     progress.set_status(data["member"], MemberStatus.WORKING, event.at)
 
@@ -193,19 +197,24 @@ def _lapsed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
 
 def _task_created(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
     task = progress.task(data)
+    # Another program may have made it in any state, which is told with it.
+    task.status, task.owner = data.get("status", task.status), data.get("owner")
+
+
+def _task_changed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    task = progress.task(data)
     task.subject = data.get("subject", task.subject)
-    task.blocked_by = set(data.get("blocked_by", ()))
+    if "status" in data:
+        # By another program, on a board of files.
+        _task_assigned(progress, event, data)
 
 
 def _task_claimed(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
     task = progress.task(data)
     task.status, task.owner, task.claimed_at = TaskStatus.IN_PROGRESS, data.get("owner"), event.at
+    task.is_verifying = False
     if task.owner:
         progress.member(task.owner).task = task.id
-
-
-def _task_assigned(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
-    progress.task(data).owner = data.get("owner")
 
 
 def _task_to(status: TaskStatus) -> Any:
@@ -215,13 +224,18 @@ def _task_to(status: TaskStatus) -> Any:
             owner = progress.member(task.owner)
             owner.task = None if owner.task == task.id else owner.task
         task.status, task.is_verifying, task.is_integrating = status, False, False
-        if status is TaskStatus.PENDING:
-            task.owner = None
-        if status in (TaskStatus.COMPLETED, TaskStatus.DELETED):
-            for other in progress.tasks.values():
-                other.blocked_by.discard(task.id)
+        task.owner = None if status is TaskStatus.PENDING else data.get("owner", task.owner)
 
     return change
+
+
+_task_pending = _task_to(TaskStatus.PENDING)
+
+
+def _task_assigned(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
+    """It is pending for its new owner, whoever was at work on it."""
+    _task_pending(progress, event, data)
+    progress.task(data).owner = data.get("owner")
 
 
 def _check_started(progress: Progress, event: Event, data: Mapping[str, Any]) -> None:
@@ -279,18 +293,19 @@ _CHANGES: Mapping[str, Any] = {
     EventKind.TEAM_CHANGED: _team_changed,
     EventKind.TEAM_DELETED: _team_deleted,
     EventKind.MEMBER_SPAWNED: _spawned,
-    EventKind.MEMBER_JOINED: _hosted,
+    EventKind.MEMBER_JOINED: _joined,
     EventKind.MEMBER_WANTED: _wanted,
     EventKind.MEMBER_HOSTED: _hosted,
     EventKind.MEMBER_STATUS_CHANGED: _status,
     EventKind.MEMBER_SHUT_DOWN: _shut_down,
     EventKind.MEMBER_LAPSED: _lapsed,
     EventKind.TASK_CREATED: _task_created,
-    EventKind.TASK_CHANGED: _task_created,
+    EventKind.TASK_CHANGED: _task_changed,
     EventKind.TASK_CLAIMED: _task_claimed,
     EventKind.TASK_ASSIGNED: _task_assigned,
-    EventKind.TASK_RELEASED: _task_to(TaskStatus.PENDING),
-    EventKind.TASK_RETRIED: _task_to(TaskStatus.PENDING),
+    EventKind.TASK_RELEASED: _task_pending,
+    EventKind.TASK_RETRIED: _task_pending,
+    EventKind.TASK_RESERVED: _check_finished,
     EventKind.TASK_COMPLETED: _task_to(TaskStatus.COMPLETED),
     EventKind.TASK_FAILED: _task_to(TaskStatus.FAILED),
     EventKind.TASK_DELETED: _task_to(TaskStatus.DELETED),

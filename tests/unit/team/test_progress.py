@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from bullpen import open_team
 from bullpen.domain.event import Event, EventKind
-from bullpen.domain.member import MemberStatus
+from bullpen.domain.member import MemberKind, MemberRef, MemberStatus
+from bullpen.domain.task import TaskStatus
 from bullpen.team.progress import LEFT_IN_ORDER, Progress
 
 BEGAN = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -67,3 +69,42 @@ def test_a_pause_is_known_from_the_log() -> None:
     assert log.progress.is_paused
     log.add(EventKind.TEAM_CHANGED, "user", goal="g", settings={"paused": False})
     assert not log.progress.is_paused
+
+
+async def test_the_log_alone_says_how_the_board_and_its_members_stand() -> None:
+    async with open_team("crew", store="sqlite:///:memory:") as team:
+
+        async def agree() -> None:
+            progress = await team.get_progress()
+            tasks = await team.list_tasks()
+            assert {task.id: (task.subject, task.status, task.owner) for task in tasks} == {
+                task.id: (task.subject, task.status, task.owner) for task in progress.tasks.values()
+            }
+            assert {task.id for task in tasks if task.verifying} == {
+                task.id for task in progress.tasks.values() if task.is_verifying
+            }
+            assert {task.owner: task.id for task in tasks if task.status is TaskStatus.IN_PROGRESS} == {
+                member.name: member.task for member in progress.members.values() if member.task is not None
+            }
+            crew = [member for member in await team.list_members() if member.kind is MemberKind.EXTERNAL]
+            for member in crew:
+                seen = progress.member(member.name)
+                assert (seen.role, seen.status) == (member.role, member.status)
+
+        async with team.join("ana", role="tester") as ana, team.join("ben") as ben:
+            await team.create_task("for ana", owner="ana")
+            await team.create_task("open", check="true")
+            await agree()
+            await team.update_task(2, subject="renamed", role="tester")
+            await agree()
+            await ana.claim_next_task()
+            await team.update_task(1, owner="ben")
+            await agree()
+            await ben.claim_next_task()
+            await team.store.start_check(MemberRef(team.id, "user", 0), 2)
+            await agree()
+            await ana.claim_task(2)
+            await agree()
+            await ana.release_task(2)
+            await team.complete_task(2, unverified=True)
+            await agree()

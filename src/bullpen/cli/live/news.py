@@ -59,7 +59,13 @@ def _subject(data: Mapping[str, Any], progress: Progress) -> str:
 
 def _spawned(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:
     role = f" as {data['role']}" if data.get("role") else ""
-    return [f"joins the team{role}"] if data.get("outcome") in (None, "created") else [f"is back{role}"]
+    match data.get("outcome"):
+        case None | "created":
+            return [f"joins the team{role}"]
+        case "revived":
+            return [f"is back{role}"]
+    # It was there all the time: its prompt is told as the mail that it is.
+    return []
 
 
 def _created(data: Mapping[str, Any], progress: Progress, event: Event) -> Parts:

@@ -88,7 +88,8 @@ async def _change_fields(tx: Transaction, task: Task, me: Member, changes: TaskC
         fields["verifying"] = False
     changed: Task = replace(task, **fields, updated_at=tx.now)
     await tx.update(changed)
-    tx.record(task.team_id, EventKind.TASK_CHANGED, me.name, task=task.id, fields=sorted(changes.fields))
+    shown = {name: fields[name] for name in ("subject", "role") if name in fields}
+    tx.record(task.team_id, EventKind.TASK_CHANGED, me.name, task=task.id, fields=sorted(changes.fields), **shown)
     if "role" in fields:
         await report_missing_role(tx, changed)
     return changed
@@ -133,8 +134,10 @@ async def _change_edges(tx: Transaction, task: Task, me: Member, changes: TaskCh
         is_open = bool(found) and found[0].status not in RELEASES_DEPENDENTS
         if await tx.remove_edge(task.team_id, task.id, blocker, is_open=is_open):
             touched.add(task.id)
-    for number in sorted(touched):
-        tx.record(task.team_id, EventKind.TASK_CHANGED, me.name, task=number, fields=["blocked_by"])
+    waits_for = await tx.blockers_of(task.team_id, sorted(touched)) if touched else {}
+    for number, blockers in sorted(waits_for.items()):
+        facts = {"task": number, "fields": ["blocked_by"], "blocked_by": sorted(blockers)}
+        tx.record(task.team_id, EventKind.TASK_CHANGED, me.name, **facts)
 
 
 async def _add_edge(tx: Transaction, team_id: int, blocker_id: int, dependent_id: int, me: Member) -> bool:

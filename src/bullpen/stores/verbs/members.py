@@ -90,9 +90,9 @@ class MemberVerbs:
             spawned = await spawn_again(tx, team, member, lead, given, plan_required=plan_required)
         if task_id is not None:
             await assign(tx, spawned.member, task_id, actor=lead.name)
-        tx.record(
-            team.id, EventKind.MEMBER_SPAWNED, lead.name, member=spawned.member.name, role=role, outcome=spawned.outcome
-        )
+        # The role that it has: one who lives keeps its own, whatever is asked for.
+        facts = {"member": spawned.member.name, "role": spawned.member.role, "outcome": spawned.outcome}
+        tx.record(team.id, EventKind.MEMBER_SPAWNED, lead.name, **facts)
         return spawned
 
     @write
