@@ -3,7 +3,7 @@
 Two readings that are never mixed: `now` is for people and records (aware UTC,
 may jump), `monotonic` is for measuring how long something took (never jumps,
 means nothing in another process). No decision about life or death of a worker
-compares readings of two machines; see `maintenance.py`.
+compares readings of two machines; see `maintenance.lapse`.
 """
 
 from __future__ import annotations

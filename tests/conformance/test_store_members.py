@@ -182,6 +182,12 @@ async def test_a_plan_gate_that_is_asked_for_stands_when_a_member_is_spawned_aga
     assert (member.plan_required, member.plan_digest) == (True, None)
 
 
+async def test_who_was_not_gated_is_not_when_it_is_spawned_again_without_a_word_of_a_plan(board: Board) -> None:
+    await board.teammate("ana")
+    spawned = await board.store.spawn_member(board.lead, "ana")
+    assert not spawned.member.plan_required
+
+
 async def test_spawning_with_a_task_assigns_it(board: Board) -> None:
     store = board.store
     task = await board.task()
