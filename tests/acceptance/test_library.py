@@ -19,7 +19,7 @@ from bullpen import Evidence, Team, open_team
 from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
-from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, UsageError
+from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.team.session import LOOK_AGAIN_SECONDS
 from tests.acceptance.command import BOUND_SECONDS
 
@@ -113,6 +113,15 @@ async def test_an_agent_that_hardly_waits_does_not_spin_while_a_task_could_becom
         assert later - earlier > LOOK_AGAIN_SECONDS / 2
         await team.complete_task(first.id)
         assert await waiting is True, "it is woken all the same"
+
+
+async def test_who_waits_for_a_team_that_is_deleted_is_told(team: Team, url: str) -> None:
+    await team.create_task("never done")
+    async with asyncio.timeout(BOUND_SECONDS), open_team("graphql", store=url) as again:
+        waiting = asyncio.create_task(again.wait_until_done())
+        await team.delete()
+        with pytest.raises(TeamDeleted):
+            await waiting
 
 
 async def test_a_task_added_while_an_agent_is_idle_is_picked_up(team: Team) -> None:

@@ -27,7 +27,7 @@ from bullpen.domain.request import PermissionScope, Request, RequestKind, Reques
 from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.domain.transcript import Turn
 from bullpen.domain.trunk import TRUNK, Trunk
-from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound, StoreUnavailable
+from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
@@ -436,7 +436,7 @@ class Team:
 
     async def wait_until_done(self, *, timeout_seconds: float | None = None) -> Report:
         """Until every task is completed, failed or deleted; TimeoutError. A team that this process hosts may also
-        stall: then the report says so."""
+        stall: then the report says so. TeamDeleted once nobody can finish what is left."""
         # Before the clock begins: who gives it no time asks whether they are.
         if self.hosting is None and (report := await self._find_report()) is not None:
             return report
@@ -454,8 +454,11 @@ class Team:
     async def _find_report(self) -> Report | None:
         """None while a task is unfinished."""
         tasks = await self.list_tasks()
-        is_done = all(task.status in FINISHED for task in tasks)
-        return Report(team=self.name, tasks=tuple(tasks)) if is_done else None
+        if all(task.status in FINISHED for task in tasks):
+            return Report(team=self.name, tasks=tuple(tasks))
+        if (await self.store.get_team(self.id)).deleted_at is not None:
+            raise TeamDeleted(f"team {self.name!r} has been deleted before all of its tasks were finished")
+        return None
 
     def _hosting(self) -> Hosting:
         if self.hosting is None:
