@@ -800,7 +800,8 @@ class Store(Protocol):
         ...
 
     def listen_member(self, by: MemberRef) -> AbstractAsyncContextManager[Bell]:
-        """Rings for mail to it, a request to it, an answer to it, and a claimable task that it is chosen for.
+        """Rings for mail to it, a request to it, an answer to it, a claimable task that it is chosen for, and the end
+        of its incarnation, after which a look raises LeaseLost.
 
         The member must be hosted by a worker of this store object. A task wakes at
         most as many idle members as there are claimable tasks; who claims one wakes the next

@@ -16,6 +16,7 @@ from bullpen.domain.member import Autonomy, MemberRef, MemberStatus, Worker
 from bullpen.domain.message import MessageType
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskChanges, TaskStatus
+from bullpen.errors import LeaseLost
 from bullpen.store import Store
 from bullpen.stores import open_store
 from tests.conformance.board import BOUND_SECONDS, ROOM, Board
@@ -89,6 +90,20 @@ async def test_a_member_forced_out_is_woken_to_notice_it(board: Board) -> None:
         await ears.settle()
         await board.store.expire_requests()
         assert await ears.heard("ana")
+
+
+async def test_a_member_that_was_declared_dead_in_its_sleep_is_woken_to_notice_it(
+    board: Board, open_another: OpenAnother
+) -> None:
+    """Its process was only frozen: nothing else would ever ring for an incarnation that is over."""
+    ana, sentinel = await board.idle_teammate("ana"), await board.sentinel()
+    other = await open_another()
+    async with board.listening([ana, sentinel]) as ears:
+        await ears.settle()
+        await other.lapse_worker(board.worker.id, renewals_seen=None)
+        assert await ears.heard("ana")
+        with pytest.raises(LeaseLost):
+            await board.store.find_work(ana)
 
 
 async def test_a_bell_that_was_rung_before_its_listener_looked_is_not_lost(board: Board) -> None:

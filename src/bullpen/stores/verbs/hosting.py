@@ -15,7 +15,7 @@ from bullpen.stores.transaction import Lock, Transaction, WantedRing
 from bullpen.stores.verbs.closing import end_request
 from bullpen.stores.verbs.post import notify
 from bullpen.stores.verbs.queueing import find_open
-from bullpen.stores.verbs.wake import hand_on, offer, revive
+from bullpen.stores.verbs.wake import hand_on, offer, revive, wake
 
 TAKEOVER_SECONDS = 30.0
 LEFT_IN_ORDER = "its worker stopped"
@@ -58,6 +58,8 @@ async def _end_incarnation(tx: Transaction, member: Member, team: Team | None, *
         shutdown_request_id=None,
     )
     await tx.update(over)
+    # A process that was only frozen, and sleeps on its bell, is told by nothing else.
+    wake(tx, member)
     await answer_shutdown(tx, member, why=why)
     tx.record(member.team_id, EventKind.MEMBER_LAPSED, SYSTEM, member=member.name, reason=why, status=over.status)
     if not stops:
