@@ -946,6 +946,17 @@ async def test_a_verb_does_not_fail_because_its_rings_cannot_be_sent(
         await store.register_worker()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may write in directories of others")
+async def test_nothing_is_left_in_the_runtime_directory_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sudo -E` keeps the variable: what root made there, its owner could not enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chown(directory, 12345, -1)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
+        async with opened(url_in(Path(directory, "store"), "sqlite-file")) as store:
+            await store.register_worker()
+        assert os.listdir(directory) == ["store"]
+
+
 @pytest.mark.parametrize("letter", [b"", b"\xff", b"[", b"5", b'["m"]', b'[["m",[],{}]]', b"[" * 50_000])
 async def test_a_letter_that_makes_no_sense_is_passed_over(tmp_path: Path, letter: bytes) -> None:
     complaints: list[dict[str, Any]] = []

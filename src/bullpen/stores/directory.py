@@ -39,7 +39,8 @@ def runtime_path() -> Path:
     """
     user = os.getuid()
     for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}"):
-        if _is_usable(runtime):
+        # After `sudo -E` it is another's, who could not use what is made there.
+        if _is_usable(runtime) and os.stat(runtime).st_uid == user:
             return Path(runtime) / "bullpen"
     shared = next(filter(_is_usable, ("/tmp", tempfile.gettempdir())), "/tmp")
     return Path(shared) / f"bullpen-{user}"
