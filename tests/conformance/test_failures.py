@@ -208,6 +208,23 @@ async def test_a_full_disk_is_told_changes_nothing_and_is_no_problem_any_more_wh
         _check_database(disk_store, disk / "store")
 
 
+async def test_nobody_is_refused_for_what_a_full_disk_has_undone(disk_store: str, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with mounted(disk, size="8m"):
+        async with opened(url_in(disk / "store", disk_store)) as store:
+            team, _ = await create_team(store)
+            ana = (await join(store, team.id, "ana")).ref
+            ballast = _fill(disk, leave=0)
+            # They are committed together: the first to leave would end the incarnation of the others.
+            outcomes = await asyncio.gather(
+                *(store.shut_down_member(ana, reason="x" * 200_000) for _ in range(8)), return_exceptions=True
+            )
+            assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+            ballast.unlink()
+            assert (await store.get_member(team.id, "ana")).status is MemberStatus.WORKING
+            assert (await store.shut_down_member(ana)).status is MemberStatus.SHUTDOWN
+
+
 def _fill(disk: Path, *, leave: int, name: str = "ballast") -> Path:
     room = os.statvfs(disk)
     size = room.f_bavail * room.f_frsize - leave

@@ -231,7 +231,10 @@ class _Group:
                     result, job.rings = self._attempt(job.body)
         except BaseException as error:
             self._view.drop()
+            job.rings = []
             job.fail(error)
+            # What it was refused for may be what another verb of this group has done: it is told so if that is stored.
+            self._open_jobs.append(job)
             return
         has_moves = self._view.has_moves
         self._view.keep()
@@ -319,7 +322,7 @@ class _Group:
             with translated(self._root):
                 self._commit(self._view.take_changes(), list(rings))
         except BaseException as error:
-            # Nobody is told of a success that is not stored.
+            # Nobody is told of what is not stored.
             for job in jobs:
                 job.fail(error)
             self._start_over()
