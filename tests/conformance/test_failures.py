@@ -535,6 +535,20 @@ async def test_a_store_that_was_closed_refuses_to_look_and_to_write(store_url: s
             await verb
 
 
+async def test_whoever_waits_when_its_store_is_closed_is_told(store_url: str) -> None:
+    async def follow(store: Store, team_id: int) -> None:
+        async for _ in store.follow_events(team_id):
+            followed.set()
+
+    followed = asyncio.Event()
+    async with opened(store_url) as store:
+        team, _ = await create_team(store)
+        following = asyncio.create_task(follow(store, team.id))
+        await followed.wait()
+    with pytest.raises((UsageError, StoreUnavailable), match="closed"):
+        await asyncio.wait_for(following, BOUND_SECONDS)
+
+
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     """Left behind by a process that was killed as it began to create the store."""
     path = tmp_path / "bullpen.db"

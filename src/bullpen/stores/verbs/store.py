@@ -82,6 +82,7 @@ class VerbStore(
         self._net: asyncio.Task[None] | None = None
         self._owes_look = False
         """Something has changed, and the look at it failed."""
+        self._is_closed = False
         self._followers = 0
         self._follower_bell = ExitStack()
 
@@ -144,12 +145,18 @@ class VerbStore(
     async def __aexit__(self, *exc_info: object) -> None:
         # A stack: who is cancelled in one of these steps still takes the others.
         async with AsyncExitStack() as stack:
+            stack.callback(self._tell_that_it_is_closed)
             stack.push_async_callback(self._close)
             stack.callback(self._follower_bell.close)
             stack.push_async_callback(self._stop_net)
             for worker_id in list(self._workers):
                 with suppress(BullpenError):
                     await self.stop_worker(worker_id)
+
+    def _tell_that_it_is_closed(self) -> None:
+        """Nothing comes any more: whoever still waits looks, and is told."""
+        self._is_closed = True
+        self._board.ring_all()
 
     # -- workers of this process -------------------------------------------------------
 
@@ -235,7 +242,7 @@ class VerbStore(
                 try:
                     events = await self.list_events(team_id, after=position)
                 except UsageError as error:
-                    if position == after:
+                    if position == after or self._is_closed:
                         raise
                     # It came from this log: somebody has brought back an older one meanwhile.
                     raise StoreRemoved(
