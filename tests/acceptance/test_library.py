@@ -326,6 +326,19 @@ async def test_a_shutdown_request_ends_the_wait_and_is_answered_by_leaving(team:
     assert answered.approved is True
 
 
+async def test_who_waits_for_ever_and_is_declared_dead_meanwhile_hears_of_it(url: str) -> None:
+    async with open_team("graphql", store=url, lease_seconds=0.5) as frozen, frozen.join("cat") as me:
+        waiting = asyncio.create_task(me.wait_for_work(timeout_seconds=None))
+        async with open_team("graphql", store=url) as other:
+            async for event in other.follow_events():
+                if event.kind == "MemberStatusChanged" and event.data["status"] == "idle":
+                    break
+            [worker] = await other.store.list_workers()
+            await other.store.lapse_worker(worker.id, renewals_seen=None)
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(waiting, BOUND_SECONDS)
+
+
 async def test_a_name_that_is_in_use_cannot_be_joined_twice(team: Team, url: str) -> None:
     async with team.join("cat"), open_team("graphql", store=url) as again:
         with pytest.raises(Conflict, match="in the team already"):

@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 from bullpen.clock import Clock
 from bullpen.domain.event import Event
 from bullpen.domain.member import MAX_SECONDS, Liveness, Member, MemberRef, Worker
-from bullpen.errors import BullpenError, StoreRemoved, UsageError
+from bullpen.errors import BullpenError, LeaseLost, StoreRemoved, UsageError
 from bullpen.store import BEGINNING, Bell
 from bullpen.stores.bells import (
     EVENTS_PREFIX,
@@ -195,6 +195,14 @@ class VerbStore(
             await self.stop_worker(worker.id)
             raise
         return worker
+
+    async def renew_worker(self, worker_id: int) -> Worker:
+        try:
+            return await super().renew_worker(worker_id)
+        except LeaseLost:
+            # Who is no member any more is rung for nothing: whoever still waits here looks, and is told.
+            self._board.ring_all()
+            raise
 
     async def stop_worker(self, worker_id: int) -> list[Member]:
         worker, bells = self._workers.pop(worker_id, (None, None))
