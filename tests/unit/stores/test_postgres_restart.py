@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import psycopg
 import pytest
 
 from bullpen.errors import StoreUnavailable
@@ -147,6 +148,26 @@ async def test_a_session_that_says_nothing_any_more_is_given_up_and_the_verb_don
                 assert [task.id for task in await store.list_tasks(team.id)] == [1]
 
 
+async def test_sessions_that_rest_are_given_up_with_the_one_that_says_nothing(
+    private_postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(private_postgres.url) as store:
+        team, user = await create_team(store)
+        async with await psycopg.AsyncConnection.connect(private_postgres.url) as holder:
+            await holder.execute("SELECT * FROM team FOR UPDATE")
+            creating = [asyncio.create_task(store.create_task(user, "x")) for _ in range(8)]
+            async with asyncio.timeout(BOUND_SECONDS):
+                while await ask(private_postgres.url, _THAT_WAIT) != [(8,)]:
+                    continue
+        await asyncio.gather(*creating)
+        frozen = await ask(private_postgres.url, _SESSIONS)
+        with _stopped([pid for (pid,) in frozen]):
+            monkeypatch.setattr("bullpen.stores.postgresql.wire.ANSWER_SECONDS", 0.5)
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert len(await store.list_tasks(team.id)) == 8
+                assert (await store.create_task(user, "in another session")).id == 9
+
+
 async def test_a_server_that_is_frozen_is_an_error_within_a_bound_and_nothing_is_lost(
     private_postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +183,7 @@ async def test_a_server_that_is_frozen_is_an_error_within_a_bound_and_nothing_is
         assert [task.id for task in await store.list_tasks(team.id)] == [1]
 
 
+_THAT_WAIT = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 _SESSIONS = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
 

@@ -121,7 +121,10 @@ class Pool:
             self._beyond.discard(wire)
         else:
             self._room.release()
-        is_fit = self._is_open and wire.is_usable and wire.is_between_transactions
+        is_usable = wire.is_usable
+        if not is_usable:
+            self._close_rested()
+        is_fit = self._is_open and is_usable and wire.is_between_transactions
         if self._owes_room or not is_fit:
             self._owes_room = False
             self._close(wire)
@@ -141,6 +144,11 @@ class Pool:
 
     def close(self) -> None:
         self._is_open = False
+        self._close_rested()
+
+    def _close_rested(self) -> None:
+        """Also when one was lost in use: a server that froze, or a firewall that forgot them, has ended those that rest
+        just as silently, and a verb that is run again must not wait for one of them after the other."""
         while self._idle:
             self._close(self._idle.pop())
 
