@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import psycopg
-import pytest
 
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import Team
+from bullpen.domain.request import RequestKind
 from bullpen.store import Store
 from tests.support.postgres import PrivateServer, create_database, drop_database
-from tests.support.stores import create_team, opened
+from tests.support.stores import create_team, join, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, ask, backend_that_waits
 
 
@@ -84,17 +84,18 @@ async def test_a_late_one_that_gives_up_holds_nobody_back(postgres_url: str) -> 
 async def test_who_waited_for_a_lock_stands_after_the_one_that_held_it(postgres_url: str) -> None:
     async with opened(postgres_url) as store, opened(postgres_url) as other:
         team, user = await create_team(store)
+        await join(store, team.id, "ana")
         async with await psycopg.AsyncConnection.connect(postgres_url) as holder:
-            await holder.execute("SELECT * FROM member WHERE name_key = 'user' FOR SHARE")
-            # It has the team and an id by now, and waits for its member.
-            first = asyncio.create_task(store.answer_request(user, 99, approve=True))
+            await holder.execute("SELECT * FROM member WHERE name_key = 'ana' FOR SHARE")
+            # It has the team and an id by now, and waits for whom it asks.
+            first = asyncio.create_task(store.open_request(user, RequestKind.SHUTDOWN, "ana"))
             await backend_that_waits(postgres_url)
-            await other.send(user, "lead", "meanwhile")
+            await other.send(user, "ana", "meanwhile")
             await holder.rollback()
-        with pytest.raises(Exception, match="no request 99"):
+        async with asyncio.timeout(BOUND_SECONDS):
             await first
-        events = await store.list_events(team.id)
-        assert _kinds(events)[-1] == EventKind.MESSAGE_SENT
+        kinds = _kinds(await store.list_events(team.id))
+        assert kinds.index(EventKind.MESSAGE_SENT) < kinds.index(EventKind.REQUEST_OPENED)
 
 
 async def test_a_transaction_of_another_database_holds_nothing_back(postgres_url: str, postgres_server: str) -> None:
