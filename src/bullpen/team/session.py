@@ -10,7 +10,7 @@ from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.message import Message, MessageType, Receipt
 from bullpen.domain.request import Request, RequestKind
 from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus, parse_task_status
-from bullpen.errors import LeaseLost, ShuttingDown, StoreError
+from bullpen.errors import BullpenError, LeaseLost, ShuttingDown, StoreError
 from bullpen.store import Bell, Store
 from bullpen.team.deed import deed_of
 
@@ -55,10 +55,16 @@ class Session:
         if work is not None:
             return work != "shutdown"
         async with self._store.listen_member(self.ref) as bell:
-            # Idle before the next look: from here on a new task may choose this member to be woken.
-            await self._store.set_member_status(self.ref, MemberStatus.IDLE)
-            while work is None and not self._has_left:
-                work = await self._wait(bell, timeout_seconds)
+            try:
+                # Idle before the next look: from here on a new task may choose this member to be woken.
+                await self._store.set_member_status(self.ref, MemberStatus.IDLE)
+                while work is None and not self._has_left:
+                    work = await self._wait(bell, timeout_seconds)
+            except BaseException:
+                # Who waits no more is not idle: a task that woke it would wake nobody who sleeps.
+                with suppress(BullpenError):
+                    await self._store.set_member_status(self.ref, MemberStatus.WORKING)
+                raise
         if work is None or work == "shutdown":
             return False
         await self._store.set_member_status(self.ref, MemberStatus.WORKING)
