@@ -195,6 +195,7 @@ async def test_spawning_with_a_task_assigns_it(board: Board) -> None:
         await store.spawn_member(board.lead, "ana", task_id=task.id)
     assigned = next(event for event in seen if event.kind == EventKind.TASK_ASSIGNED)
     assert (assigned.actor, assigned.data["owner"]) == ("lead", "ana")
+    assert (await board.get(task.id)).owner == "ana"
     ana = await board.host("ana")
     await board.task("another, which is older to nobody")
     claimed = await store.claim_next_task(ana)

@@ -142,7 +142,10 @@ async def test_the_lead_hands_in_what_a_teammate_works_on_or_what_nobody_does_wi
     hers, first, second = await board.claimed(ana), await board.task(), await board.task()
     assert (await board.store.complete_task(board.lead, hers.id, work=WORK)).owner == "ana"
     assert any("stop working" in message.content for message in await board.inbox("ana"))
-    assert (await board.store.complete_task(board.lead, first.id, work=WORK)).owner == "lead"
+    async with board.recording() as seen:
+        assert (await board.store.complete_task(board.lead, first.id, work=WORK)).owner == "lead"
+    claimed = next(event for event in seen if event.kind == EventKind.TASK_CLAIMED)
+    assert (claimed.data["task"], claimed.data["owner"]) == (first.id, "lead")
     with pytest.raises(AlreadyClaimed):
         await board.store.complete_task(board.lead, second.id, work=WORK)
     assert len(await board.store.list_submissions(board.id)) == 2

@@ -353,6 +353,14 @@ async def test_what_failed_is_retried_and_not_released(board: Board) -> None:
     assert (await board.get(task.id)).status is TaskStatus.FAILED
 
 
+async def test_what_somebody_works_on_is_not_retried(board: Board) -> None:
+    ana = await board.teammate("ana")
+    task = await board.claimed(ana)
+    with pytest.raises(Conflict, match="only a failed task"):
+        await board.store.retry_task(board.lead, task.id)
+    assert await board.get(task.id) == task
+
+
 async def test_what_was_nobodys_belongs_to_whoever_ends_it(board: Board) -> None:
     first, second = await board.tasks(2)
     assert (await board.store.complete_task(board.lead, first.id)).owner == "lead"

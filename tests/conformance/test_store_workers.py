@@ -546,3 +546,12 @@ async def test_a_lapse_is_recorded(board: Board) -> None:
     assert {EventKind.MEMBER_LAPSED, EventKind.TASK_RELEASED, EventKind.WORKER_LAPSED} <= set(kinds)
     lapsed = next(event for event in seen if event.kind == EventKind.MEMBER_LAPSED)
     assert (lapsed.data["member"], lapsed.actor) == ("ana", "system")
+    released = next(event for event in seen if event.kind == EventKind.TASK_RELEASED)
+    assert released.data == {"task": 1, "owner": "ana", "note": "its worker died"}
+
+
+async def test_a_lead_is_not_told_of_its_own_death(board: Board) -> None:
+    await board.store.want_member(board.user, "lead")
+    await board.host("lead")
+    await board.store.lapse_worker(board.worker.id, renewals_seen=None)
+    assert await board.inbox("lead") == []
