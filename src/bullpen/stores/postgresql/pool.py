@@ -21,8 +21,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from bullpen.errors import StoreUnavailable
+from bullpen.errors import StoreUnavailable, UsageError
 from bullpen.stores.postgresql.wire import Wire
+from bullpen.stores.writer import CLOSED
 
 _MAX_IDLE_SECONDS = 300.0
 # Those in front are verbs of this process; each ends or gives up by itself.
@@ -167,7 +168,7 @@ class Pool:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise StoreUnavailable("this store has been closed")
+            raise UsageError(CLOSED)
 
     def _rested(self) -> Wire | None:
         while self._idle:

@@ -24,8 +24,9 @@ import psycopg
 
 from bullpen.clock import Clock
 from bullpen.domain.member import Liveness
-from bullpen.errors import BullpenError, StoreUnavailable
+from bullpen.errors import BullpenError, StoreUnavailable, UsageError
 from bullpen.stores.postgresql.wire import Lost, Notice, Row, Wire
+from bullpen.stores.writer import CLOSED
 
 # Who lives takes it again in a tenth of that.
 PROOF_SECONDS = 0.75
@@ -238,7 +239,7 @@ class Switchboard:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise StoreUnavailable("this store has been closed")
+            raise UsageError(CLOSED)
 
     def _drop_wire(self) -> None:
         wire, self._wire = self._wire, None
