@@ -2,7 +2,8 @@
 
 Used for what a store keeps as JSON: the outcome of an operation, evidence,
 a whole record in a file. Unknown keys are ignored when reading, missing ones
-take the field's default, so that older and newer versions read each other.
+take the field's default, so that older and newer versions read each other. A value of
+another type than `encode` wrote is a TypeError or a ValueError.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ from typing import Any
 
 # Exactly these: an Enum is a str too, and is written by its value.
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+
+# What JSON has for them. Looked at when read: what was edited by hand is told there, and not where it is used.
+_KINDS: Mapping[Any, tuple[type, ...]] = {
+    str: (str,),
+    int: (int,),
+    float: (float, int),
+    bool: (bool,),
+    Mapping: (dict,),
+}
 
 
 def encode(value: Any) -> Any:
@@ -55,7 +65,7 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
         return _tuple(typing.get_args(hint))
     if origin is list:
         item = decoder(typing.get_args(hint)[0])
-        return lambda data: [item(entry) for entry in data]
+        return lambda data: [item(entry) for entry in _entries(data)]
     if isinstance(hint, type):
         if issubclass(hint, Enum):
             return hint
@@ -63,7 +73,24 @@ def decoder(hint: Any) -> Callable[[Any], Any]:
             return datetime.fromisoformat
         if dataclasses.is_dataclass(hint):
             return _record(hint)
-    return lambda data: data
+    kinds = _KINDS.get(origin or hint)
+    return _same if kinds is None else _plain(kinds)
+
+
+def _same(data: Any) -> Any:
+    return data
+
+
+def _plain(kinds: tuple[type, ...]) -> Callable[[Any], Any]:
+    def read(data: Any) -> Any:
+        if type(data) not in kinds:
+            raise TypeError(f"{data!r:.40} where {kinds[0].__name__} belongs")
+        return data
+
+    return read
+
+
+_entries = _plain((list, tuple))
 
 
 def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
@@ -77,9 +104,9 @@ def _union(members: tuple[Any, ...]) -> Callable[[Any], Any]:
 def _tuple(members: tuple[Any, ...]) -> Callable[[Any], Any]:
     if len(members) == 2 and members[1] is Ellipsis:
         item = decoder(members[0])
-        return lambda data: tuple(item(entry) for entry in data)
+        return lambda data: tuple(item(entry) for entry in _entries(data))
     items = [decoder(member) for member in members]
-    return lambda data: tuple(item(entry) for item, entry in zip(items, data, strict=True))
+    return lambda data: tuple(item(entry) for item, entry in zip(items, _entries(data), strict=True))
 
 
 def _record(cls: type) -> Callable[[Any], Any]:

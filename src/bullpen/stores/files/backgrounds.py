@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bullpen.domain.background import Background, BackgroundState
-from bullpen.domain.codec import decode, encode
-from bullpen.stores.files.form import file_bytes
+from bullpen.domain.codec import encode
+from bullpen.stores.files.form import file_bytes, record, whole
 from bullpen.stores.files.layout import BACKGROUND_FILE, Home
 from bullpen.stores.files.view import View
 
@@ -21,8 +21,9 @@ class Backgrounds:
         return max(self._numbers(), default=0) + 1
 
     def find(self, number: int) -> Background | None:
-        raw = self.view.object(self.home.background(number))
-        return None if raw is None else decode(Background, {**raw, "team_id": self.team_id})
+        path = self.home.background(number)
+        raw = self.view.object(path)
+        return None if raw is None else record(Background, {**raw, "team_id": self.team_id}, path)
 
     def save(self, background: Background) -> None:
         raw = encode(background)
@@ -43,4 +44,5 @@ class Backgrounds:
 
     def _running(self) -> list[int]:
         state = self.view.object(self.home.running_backgrounds)
-        return [] if state is None else list(state["running"])
+        with whole(self.home.running_backgrounds):
+            return [] if state is None else [int(number) for number in state["running"]]

@@ -7,8 +7,12 @@ hand: `parse_object` says None instead of raising.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from bullpen.domain.codec import decode
+from bullpen.errors import StoreUnavailable
 
 MAX_DEPTH = 100
 
@@ -32,6 +36,21 @@ def parse_foreign(data: bytes) -> dict[str, Any] | None:
     if value is None or data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return value
     return value if _is_shallow(value) else None
+
+
+@contextmanager
+def whole(path: str) -> Iterator[None]:
+    """While inside, this file of ours is read, whatever somebody has made of it by hand."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise StoreUnavailable(f"{path} is damaged ({error}): repair it, nothing is written over it") from error
+
+
+def record(kind: type[Any], fields: Mapping[str, Any], path: str) -> Any:
+    """The record of ours that stands there."""
+    with whole(path):
+        return decode(kind, fields)
 
 
 def _is_shallow(value: Any) -> bool:

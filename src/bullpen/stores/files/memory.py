@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bullpen.domain.codec import decode, encode
+from bullpen.domain.codec import encode
 from bullpen.domain.transcript import OPEN_CALLS, ToolCall, TranscriptEnd, Turn
-from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
+from bullpen.stores.files.form import file_bytes, line_bytes, parse_object, record, whole
 from bullpen.stores.files.layout import Home
 from bullpen.stores.files.log import find_line, lines, lines_backwards
 from bullpen.stores.files.view import View
@@ -52,7 +52,7 @@ class Memory:
             raw = _turn_in(line)
             if raw is None or raw["seq"] <= after_seq:
                 continue
-            found.append(decode(Turn, {**raw, "team_id": self.team_id, "member": self.name}))
+            found.append(record(Turn, {**raw, "team_id": self.team_id, "member": self.name}, path))
             self.hints[self._hint] = (raw["seq"], end)
         return found
 
@@ -72,17 +72,20 @@ class Memory:
     def find_call(self, call_id: str) -> ToolCall | None:
         for call in self._open():
             if call["call_id"] == call_id:
-                return self._call(call)
+                return self._call(call, self.home.open_calls(self.name))
         beginning = line_bytes({"call_id": call_id})[:-2] + b","
         line = find_line(self.view, self.home.calls(self.name), beginning)
         raw = None if line is None else parse_object(line)
-        return None if raw is None else self._call(raw)
+        return None if raw is None else self._call(raw, self.home.calls(self.name))
 
     def calls(self, *, open_only: bool) -> list[ToolCall]:
-        raws = [] if open_only else [parse_object(line) for _, line in lines(self.view, self.home.calls(self.name))]
-        found = [raw for raw in [*raws, *self._open()] if raw is not None]
-        found.sort(key=lambda raw: (raw["turn_seq"], raw.get("position", 0)))
-        return [self._call(raw) for raw in found]
+        ended, is_open = self.home.calls(self.name), self.home.open_calls(self.name)
+        raws = [] if open_only else [(parse_object(line), ended) for _, line in lines(self.view, ended)]
+        raws += [(raw, is_open) for raw in self._open()]
+        found = [(raw.get("position", 0), self._call(raw, path)) for raw, path in raws if raw is not None]
+        with whole(is_open):
+            found.sort(key=lambda one: (one[1].turn_seq, one[0]))
+        return [call for _, call in found]
 
     def insert_call(self, call: ToolCall) -> None:
         if call.state not in OPEN_CALLS:
@@ -106,7 +109,8 @@ class Memory:
 
     def _open(self) -> list[dict[str, Any]]:
         state = self.view.object(self.home.open_calls(self.name))
-        return [] if state is None else list(state["calls"])
+        with whole(self.home.open_calls(self.name)):
+            return [] if state is None else [{"call_id": raw["call_id"], **raw} for raw in state["calls"]]
 
     def _save_open(self, calls: list[dict[str, Any]]) -> None:
         self.view.write(self.home.open_calls(self.name), file_bytes({"calls": calls}))
@@ -116,8 +120,8 @@ class Memory:
         del data["team_id"], data["member"]
         return {"call_id": data.pop("call_id"), "position": position, **data}
 
-    def _call(self, raw: dict[str, Any]) -> ToolCall:
-        call: ToolCall = decode(ToolCall, {**raw, "team_id": self.team_id, "member": self.name})
+    def _call(self, raw: dict[str, Any], path: str) -> ToolCall:
+        call: ToolCall = record(ToolCall, {**raw, "team_id": self.team_id, "member": self.name}, path)
         return call
 
 

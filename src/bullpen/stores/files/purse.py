@@ -12,7 +12,7 @@ from typing import Any
 from bullpen.domain.budget import TEAM_ACCOUNT, Account, ProviderGate, Reservation
 from bullpen.domain.codec import decode, encode
 from bullpen.domain.text import name_key
-from bullpen.stores.files.form import file_bytes, line_bytes, parse_object
+from bullpen.stores.files.form import file_bytes, line_bytes, parse_object, record, whole
 from bullpen.stores.files.layout import PROVIDERS, Home
 from bullpen.stores.files.log import find_line
 from bullpen.stores.files.view import View
@@ -27,8 +27,9 @@ class Purse:
     # -- accounts ------------------------------------------------------------------------
 
     def account(self, key: str) -> Account | None:
-        raw = self.view.object(self.home.account(key))
-        return None if raw is None else decode(Account, {**raw, "team_id": self.team_id, "member_key": key})
+        path = self.home.account(key)
+        raw = self.view.object(path)
+        return None if raw is None else record(Account, {**raw, "team_id": self.team_id, "member_key": key}, path)
 
     def save_account(self, account: Account) -> None:
         raw = encode(account)
@@ -45,10 +46,10 @@ class Purse:
     def find(self, number: int) -> Reservation | None:
         for open_one in self._open():
             if open_one["id"] == number:
-                return self._reservation(open_one)
+                return self._reservation(open_one, self.home.open_reservations)
         line = find_line(self.view, self.home.reservations, f'{{"id": {number},'.encode())
         raw = None if line is None else parse_object(line)
-        return None if raw is None else self._reservation(raw)
+        return None if raw is None else self._reservation(raw, self.home.reservations)
 
     def insert(self, reservation: Reservation) -> None:
         self._save_open([*self._open(), self._raw(reservation)])
@@ -62,11 +63,13 @@ class Purse:
         self._save_open(others)
 
     def open_ones(self) -> list[Reservation]:
-        return sorted((self._reservation(raw) for raw in self._open()), key=lambda reservation: reservation.id)
+        found = (self._reservation(raw, self.home.open_reservations) for raw in self._open())
+        return sorted(found, key=lambda reservation: reservation.id)
 
     def _open(self) -> list[dict[str, Any]]:
         state = self.view.object(self.home.open_reservations)
-        return [] if state is None else list(state["reservations"])
+        with whole(self.home.open_reservations):
+            return [] if state is None else [{"id": raw["id"], **raw} for raw in state["reservations"]]
 
     def _save_open(self, reservations: list[dict[str, Any]]) -> None:
         self.view.write(self.home.open_reservations, file_bytes({"reservations": reservations}))
@@ -76,8 +79,8 @@ class Purse:
         del data["team_id"]
         return {"id": data.pop("id"), **data}
 
-    def _reservation(self, raw: dict[str, Any]) -> Reservation:
-        reservation: Reservation = decode(Reservation, {**raw, "team_id": self.team_id})
+    def _reservation(self, raw: dict[str, Any], path: str) -> Reservation:
+        reservation: Reservation = record(Reservation, {**raw, "team_id": self.team_id}, path)
         return reservation
 
 
@@ -86,7 +89,8 @@ class Purse:
 
 def find_gate(view: View, provider_key: str) -> ProviderGate | None:
     raw = (view.object(PROVIDERS) or {}).get(provider_key)
-    return None if raw is None else decode(ProviderGate, {**raw, "provider_key": provider_key})
+    with whole(PROVIDERS):
+        return None if raw is None else decode(ProviderGate, {**raw, "provider_key": provider_key})
 
 
 def save_gate(view: View, gate: ProviderGate) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bullpen.domain.codec import decode, encode
+from bullpen.domain.codec import encode
 from bullpen.domain.member import Member
 from bullpen.domain.text import name_key
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.foreign import name_of
-from bullpen.stores.files.form import file_bytes, parse_object
+from bullpen.stores.files.form import file_bytes, parse_object, record
 from bullpen.stores.files.layout import MEMBER_FILE, Home
 from bullpen.stores.files.view import Signature, View
 
@@ -93,10 +93,7 @@ class Roster:
         name = name_of(raw.get("name"))
         if "kind" not in raw or name is None or name_key(name) != _key(file_name):
             return None
-        try:
-            member: Member = decode(Member, {**raw, "team_id": self._team_id})
-        except (TypeError, ValueError, KeyError) as error:
-            raise StoreUnavailable(f"{path} is damaged ({error}): repair it, nothing is written over it") from error
+        member: Member = record(Member, {**raw, "team_id": self._team_id}, path)
         return member
 
 

@@ -22,7 +22,7 @@ from bullpen.domain.member import LEAD, USER, Member, MemberKind, MemberStatus, 
 from bullpen.domain.text import name_key
 from bullpen.errors import SchemaTooNew, StoreUnavailable
 from bullpen.stores.files.foreign import check_path_name, moment_of, moment_of_ns, name_of, pick, text_of, text_or_none
-from bullpen.stores.files.form import file_bytes, parse_foreign, parse_object
+from bullpen.stores.files.form import file_bytes, parse_foreign, parse_object, whole
 from bullpen.stores.files.inbox import FIRST_FOREIGN_ID as FIRST_FOREIGN_MESSAGE_ID
 from bullpen.stores.files.layout import DEFAULT_TASKS, INBOX_FILE, TASK_FILE, Home
 from bullpen.stores.files.roster import member_object
@@ -93,13 +93,11 @@ def _decode(data: bytes, home: Home) -> TeamFile | None:
         return None
     if version > SCHEMA:
         raise SchemaTooNew(f"{home.config} was written by a newer Bullpen (schema {version}); upgrade this one")
-    try:
+    with whole(home.config):
         team = decode(Team, {key: config[key] for key in _TEAM_KEYS if key in config})
         members = [_decode_member(entry, team) for entry in config.get("members") or []]
         for name in (team.name, *(member.name for member in members if member is not None)):
             check_path_name(name)
-    except (TypeError, ValueError, KeyError) as error:
-        raise StoreUnavailable(f"{home.config} is damaged ({error}): repair it, nothing is written over it") from error
     listed = {member.key: member for member in members if member is not None}
     return TeamFile(
         home=home,

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from bullpen.domain.background import Background
 from bullpen.domain.budget import TEAM_ACCOUNT, Account, ProviderGate, Reservation
-from bullpen.domain.codec import decode, encode
+from bullpen.domain.codec import encode
 from bullpen.domain.event import Event, EventKind
 from bullpen.domain.member import SYSTEM, Autonomy, Member, MemberKind, MemberRef, MemberStatus, Team, Worker
 from bullpen.domain.message import Message, MessageType
@@ -30,7 +30,7 @@ from bullpen.stores.files import log, purse
 from bullpen.stores.files.backgrounds import Backgrounds
 from bullpen.stores.files.board import Board
 from bullpen.stores.files.catalogue import Catalogue
-from bullpen.stores.files.form import file_bytes
+from bullpen.stores.files.form import file_bytes, record
 from bullpen.stores.files.inbox import Inbox
 from bullpen.stores.files.layout import (
     REQUEST_FILE,
@@ -548,10 +548,13 @@ class FilesTransaction:
         file = self.file(team_id)
         return 1 if file is None else max(self._numbers_in(file.home.submissions, SUBMISSION_FILE), default=0) + 1
 
+    def _stored(self, kind: type[R], path: str, team_id: int) -> R | None:
+        raw = self.view.object(path)
+        return None if raw is None else cast(R, record(kind, {**raw, "team_id": team_id}, path))
+
     def _find_submission(self, team_id: int, number: int) -> Submission | None:
         file = self.file(team_id)
-        raw = None if file is None else self.view.object(file.home.submission(number))
-        return None if raw is None else decode(Submission, {**raw, "team_id": team_id})
+        return None if file is None else self._stored(Submission, file.home.submission(number), team_id)
 
     def _insert_submission(self, submission: Submission) -> Submission:
         self._update_submission(submission)
@@ -684,8 +687,7 @@ class FilesTransaction:
 
     def _find_request(self, team_id: int, number: int) -> Request | None:
         file = self.file(team_id)
-        raw = None if file is None else self.view.object(file.home.request(number))
-        return None if raw is None else decode(Request, {**raw, "team_id": team_id})
+        return None if file is None else self._stored(Request, file.home.request(number), team_id)
 
     def _insert_request(self, request: Request) -> Request:
         self._update_request(request)

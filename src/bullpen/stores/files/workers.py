@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bullpen.domain.codec import decode, encode
+from bullpen.domain.codec import encode
 from bullpen.domain.member import Worker
-from bullpen.stores.files.form import line_bytes
+from bullpen.stores.files.form import line_bytes, record, whole
 from bullpen.stores.files.layout import STOPPED_WORKERS, WORKER_FILE, WORKERS, worker_file
 from bullpen.stores.files.view import View
 
@@ -27,17 +27,18 @@ class Workers:
 
     def find(self, worker_id: int) -> Worker | None:
         found = self._raw(worker_id)
-        return None if found is None else _worker(found[1])
+        return None if found is None else _worker(*found)
 
     def listed(self, *, include_stopped: bool) -> list[Worker]:
         directories = [WORKERS, STOPPED_WORKERS] if include_stopped else [WORKERS]
-        raws = [
-            self.view.object(f"{directory}/{name}")
+        paths = [
+            f"{directory}/{name}"
             for directory in directories
             for name in self.view.names(directory)
             if WORKER_FILE.fullmatch(name)
         ]
-        return sorted((_worker(raw) for raw in raws if raw is not None), key=lambda worker: worker.id)
+        found = (_worker(path, raw) for path in paths if (raw := self.view.object(path)) is not None)
+        return sorted(found, key=lambda worker: worker.id)
 
     def save(self, worker: Worker, hosts: Iterable[Place] = ()) -> None:
         """`hosts` counts where there is no record yet."""
@@ -50,7 +51,11 @@ class Workers:
 
     def hosts(self, worker_id: int) -> list[Place]:
         found = self._raw(worker_id)
-        return [] if found is None else sorted((team_id, key) for team_id, key in found[1].get("hosts", []))
+        if found is None:
+            return []
+        path, raw = found
+        with whole(path):
+            return sorted((int(team_id), str(key)) for team_id, key in raw.get("hosts", []))
 
     def set_hosts(self, worker_id: int, place: Place, *, is_hosted: bool) -> None:
         found = self._raw(worker_id)
@@ -85,6 +90,6 @@ def lost_worker(worker_id: int, since: datetime) -> Worker:
     )
 
 
-def _worker(raw: dict[str, Any]) -> Worker:
-    worker: Worker = decode(Worker, raw)
+def _worker(path: str, raw: dict[str, Any]) -> Worker:
+    worker: Worker = record(Worker, raw, path)
     return worker
