@@ -77,3 +77,20 @@ async def test_a_record_that_somebody_has_edited_into_nonsense_is_told_and_not_w
     put(path, whole)
     async with files(tmp_path) as store:
         assert await look(store, team_id)
+
+
+@pytest.mark.parametrize("field", ["id", "settings", "next_task_id", "next_message_id", "open_requests"])
+async def test_a_team_whose_record_was_edited_into_nonsense_is_told_and_not_written_over(
+    tmp_path: Path, field: str
+) -> None:
+    async with files(tmp_path) as store:
+        await store.create_team("crew")
+        whole = await store.create_team("whole")
+    path = tmp_path / ".teams/crew/config.json"
+    damaged = {**json.loads(path.read_text()), field: "nonsense"}
+    put(path, damaged)
+    async with files(tmp_path) as store:
+        with pytest.raises(StoreUnavailable, match=r"config.json is damaged .*repair it"):
+            await store.find_team("crew")
+        await store.create_task(user_of(whole.id), "goes on")
+    assert json.loads(path.read_text()) == damaged

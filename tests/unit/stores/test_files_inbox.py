@@ -227,7 +227,7 @@ async def test_the_cursor_goes_on_behind_what_another_program_has_written_anew(t
     assert cursor_of(tmp_path) == {"offset": (tmp_path / INBOX).stat().st_size, "epoch": 1, "done": [], "passed": []}
 
 
-@pytest.mark.parametrize("left", [None, "", "<<<<<<< HEAD", "[]"])
+@pytest.mark.parametrize("left", [None, "", "<<<<<<< HEAD", "[]", '{"inbox": 3}', '{"inbox": {"offset": "3"}}'])
 async def test_nobody_gets_our_mail_twice_where_the_note_of_how_far_it_was_taken_is_gone_or_damaged(
     tmp_path: Path, left: str | None
 ) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bullpen.domain.codec import encode
+from bullpen.domain.codec import decode, encode
 from bullpen.domain.message import RUNTIME_TYPES, Message, MessageType, Origin
 from bullpen.domain.record import replace
 from bullpen.domain.text import name_key
@@ -247,13 +247,12 @@ class Inbox:
 
     def _load(self, source: Source) -> Cursor:
         state = (self.view.object(self.home.mail(self.name)) or {}).get(source.label) or {}
-        return Cursor(
-            offset=state.get("offset", 0),
-            mark=state.get("mark", 0),
-            epoch=state.get("epoch", 0),
-            done=tuple(state.get("done", ())),
-            passed=tuple(state.get("passed", ())),
-        )
+        try:
+            cursor: Cursor = decode(Cursor, state)
+        except (TypeError, ValueError):
+            # Edited into something else: as good as gone.
+            return Cursor()
+        return cursor
 
     def _checked(self, source: Source, cursor: Cursor) -> Cursor:
         if not cursor.offset:

@@ -98,15 +98,19 @@ def _decode(data: bytes, home: Home) -> TeamFile | None:
         members = [_decode_member(entry, team) for entry in config.get("members") or []]
         for name in (team.name, *(member.name for member in members if member is not None)):
             check_path_name(name)
+        next_message_id = decode(int, config.get("next_message_id", 1))
+        open_requests, open_submissions = (
+            decode(tuple[int, ...], config.get(key) or ()) for key in ("open_requests", "open_submissions")
+        )
     listed = {member.key: member for member in members if member is not None}
     return TeamFile(
         home=home,
         team=team,
         listed=listed,
         members=listed,
-        next_message_id=config.get("next_message_id", 1),
-        open_requests=tuple(config.get("open_requests") or ()),
-        open_submissions=tuple(config.get("open_submissions") or ()),
+        next_message_id=next_message_id,
+        open_requests=open_requests,
+        open_submissions=open_submissions,
         extra={key: value for key, value in config.items() if key not in _OWN_KEYS},
     )
 

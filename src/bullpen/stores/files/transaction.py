@@ -30,7 +30,7 @@ from bullpen.stores.files import log, purse
 from bullpen.stores.files.backgrounds import Backgrounds
 from bullpen.stores.files.board import Board
 from bullpen.stores.files.catalogue import Catalogue
-from bullpen.stores.files.form import file_bytes, record
+from bullpen.stores.files.form import file_bytes, record, whole
 from bullpen.stores.files.inbox import Inbox
 from bullpen.stores.files.layout import (
     REQUEST_FILE,
@@ -214,8 +214,9 @@ class FilesTransaction:
 
     def _take_number(self, name: str, taken: Callable[[], Iterable[int]]) -> int:
         counters = self.view.object(STORE) or {"schema": SCHEMA}
-        if counters.get("schema", SCHEMA) > SCHEMA:
-            raise SchemaTooNew
+        with whole(STORE):
+            if counters.get("schema", SCHEMA) > SCHEMA:
+                raise SchemaTooNew
         number = counters.get(name)
         if not isinstance(number, int):
             # The first of all; or a copy without the files whose names begin with a dot, a conflict left by a merge.
