@@ -796,7 +796,9 @@ class Store(Protocol):
         ...
 
     def follow_events(self, team_id: int, *, after: str = BEGINNING) -> AsyncIterator[Event]:
-        """All events after a position, then each new one as it is committed; ends only when cancelled."""
+        """All events after a position, then each new one as it is committed, until it is cancelled. StoreUnavailable if
+        the store is away for longer than a verb waits: follow on from the last position then. StoreRemoved if the log
+        was replaced by another."""
         ...
 
     def listen_member(self, by: MemberRef) -> AbstractAsyncContextManager[Bell]:
