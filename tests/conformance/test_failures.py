@@ -34,6 +34,7 @@ from bullpen.stores import writer as writer_module
 from bullpen.stores.bells import DatagramDoorbell
 from bullpen.stores.postgresql.switchboard import life_key
 from bullpen.stores.sqlite import connection as sqlite_connection
+from bullpen.stores.sqlite.store import SqliteStore
 from bullpen.stores.transaction import Transaction
 from bullpen.stores.verbs.store import VerbStore
 from tests.support.mounting import mounted
@@ -803,9 +804,12 @@ async def test_what_the_database_refuses_of_one_verb_does_not_spoil_those_that_a
     async with opened(url_in(tmp_path, "sqlite-file")) as store:
         team, user = await create_team(store)
         ana = (await join(store, team.id, "ana")).ref
-        half: Any = 1.5
+        assert isinstance(store, SqliteStore)
+        assert store._write_cursor is not None
+        store._write_cursor.connection.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
         async with _stuck_verb(store, team.id) as (stuck, let_go):
-            verbs = store.create_task(user, "one"), store.take_mail(ana, limit=half), store.create_task(user, "two")
+            too_big = store.record_turn(ana, "note", "x" * 200_000)
+            verbs = store.create_task(user, "one"), too_big, store.create_task(user, "two")
             running = asyncio.gather(*verbs, return_exceptions=True)
             for _ in range(3):
                 await asyncio.sleep(0)
