@@ -12,7 +12,8 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -64,8 +65,10 @@ class LifeLocks:
         with suppress(OSError):
             for name in os.listdir(self._directory):
                 token = name.removesuffix(".lock")
-                if token != name and token not in self._held and self._look(token) is Liveness.DEAD:
-                    self._path(token).unlink(missing_ok=True)
+                if token != name and token not in self._held:
+                    with self._looked_at(token) as found:
+                        if found is Liveness.DEAD:
+                            self._path(token).unlink(missing_ok=True)
 
     def drop(self, token: str) -> None:
         descriptor = self._held.pop(token, -1)
@@ -84,20 +87,25 @@ class LifeLocks:
 
     def _look(self, token: str) -> Liveness | None:
         """None: there is no such file."""
+        with self._looked_at(token) as found:
+            return found
+
+    @contextmanager
+    def _looked_at(self, token: str) -> Iterator[Liveness | None]:
+        """While inside, nobody can begin to live by a lock that was found to be free: whoever has just made it, and not
+        locked it yet, waits."""
         try:
             descriptor = os.open(self._path(token), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None
+            yield None
+            return
         except OSError:
-            return Liveness.UNKNOWN
+            yield Liveness.UNKNOWN
+            return
         try:
-            # Shared: two who probe at once do not take each other for the owner.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return Liveness.ALIVE
+            yield Liveness.DEAD if _is_free(descriptor) else Liveness.ALIVE
         finally:
             os.close(descriptor)
-        return Liveness.DEAD
 
     def close(self) -> None:
         for token in list(self._held):
@@ -113,6 +121,15 @@ class LifeLocks:
     def _path(self, token: str) -> Path:
         assert self._directory is not None
         return self._directory / f"{token}.lock"
+
+
+def _is_free(descriptor: int) -> bool:
+    try:
+        # Shared: two who probe at once do not take each other for the owner.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class LocalLives(LifeLocks):
