@@ -134,6 +134,38 @@ async def _write_before_and_after(url: str, team_id: int, tell_parent: int, is_c
         os._exit(0)
 
 
+async def fork_while_closing(line: Line, url: str, team_id: int) -> None:
+    """A thread forks as soon as the store is closing its first connection, and the child forks in turn."""
+    is_closing, is_forked = threading.Event(), threading.Event()
+
+    class Slow(apsw.Connection):
+        def close(self, force: bool = False) -> None:
+            super().close(force)
+            is_closing.set()
+            # Whoever may fork now does; who has to wait for the end of it uses this up.
+            is_forked.wait(0.3)
+
+    def fork() -> None:
+        is_closing.wait()
+        if not os.fork():
+            signal.alarm(20)
+            os._exit(_wait_for(os.fork()))
+        is_forked.set()
+
+    apsw.Connection = Slow  # type: ignore[misc]
+    forking = threading.Thread(target=fork)
+    forking.start()
+    async with opened(url) as store:
+        await store.create_task(user_of(team_id), "of the parent")
+    forking.join()
+    await line.say("over", status=_wait_for(-1))
+
+
+def _wait_for(child: int) -> int:
+    """How it ended; 0 in the child itself."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0
+
+
 async def write_under_a_limit(line: Line, url: str, team_id: int, limit: int) -> None:
     """No file may grow beyond the limit: send until that fails, then lift it and send again."""
     async with opened(url) as store:
@@ -699,6 +731,16 @@ async def test_what_a_forked_child_has_written_is_there_when_its_parent_has_clos
         tasks = await store.list_tasks(user.team_id)
         assert [task.subject for task in tasks] == ["of the parent", "of the child", "of the child alone"]
         assert (await store.create_task(user, "next")).id == 4
+
+
+async def test_a_child_that_is_forked_while_its_parent_closes_the_store_may_fork_in_turn(
+    tmp_path: Path, crew: Crew
+) -> None:
+    url = url_in(tmp_path, "sqlite-file")
+    async with opened(url) as store:
+        _, user = await create_team(store)
+    parent = crew.start(fork_while_closing, url=url, team_id=user.team_id)
+    assert (await parent.hear("over"))["status"] == 0
 
 
 @contextmanager

@@ -50,9 +50,11 @@ def _go_on() -> None:
 
 
 def _let_go() -> None:
-    for holder in list(_holders):
-        holder.let_go()
-    _go_on()
+    # A stack: where one cannot let go, the others do, and the child may fork in turn.
+    with ExitStack() as stack:
+        stack.callback(_go_on)
+        for holder in list(_holders):
+            stack.callback(holder.let_go)
 
 
 os.register_at_fork(before=_stop, after_in_parent=_go_on, after_in_child=_let_go)

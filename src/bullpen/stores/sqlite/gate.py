@@ -89,9 +89,10 @@ class Gate:
         return f"process {pid}" if pid else "another process"
 
     def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        # First it is forgotten: a child that is forked just then must not close what has got its number meanwhile.
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def let_go(self) -> None:
         self.close()

@@ -94,9 +94,9 @@ class SqliteStore(VerbStore):
         """What was opened first. A connection holds it open, so no other file can be taken for it."""
         self._data_version = -1
         self._reading = threading.RLock()
-        """Held by whoever is on the connection for reading: the thread, or a verb where it was called."""
+        """Held by whoever is on the connection for reading: the thread, a verb where it is called, who closes it."""
         self._writing_now = threading.RLock()
-        """The same of the connection that writes; only who has the writer's turn wants it, and who forks."""
+        """The same of the connection that writes: only who has the turn to write wants it, who closes it, who forks."""
         self._last_look_seconds = float("inf")
         if self._path is not None:
             let_go_in_children(self, self._reading, self._writing_now)
@@ -115,8 +115,10 @@ class SqliteStore(VerbStore):
 
     async def _upgrade(self) -> None:
         """A store that lacks an additive step gets it. Who may only look goes on with what there is."""
-        cursor = self._read_cursor
-        if cursor is not None and is_behind("sqlite", stored_version(cursor.connection)):
+        with self._reading:
+            cursor = self._read_cursor
+            lacks_steps = cursor is not None and is_behind("sqlite", stored_version(cursor.connection))
+        if lacks_steps:
             with suppress(StoreUnavailable):
                 await self._write(_nothing)
 
@@ -130,13 +132,15 @@ class SqliteStore(VerbStore):
         self._readers.shutdown()
         # From here on a look goes to the thread that is no more, and is refused.
         self._last_look_seconds = float("inf")
-        if self._read_cursor is not None:
-            self._read_cursor.connection.close()
-            self._read_cursor = None
+        with self._reading:
+            if self._read_cursor is not None:
+                self._read_cursor.connection.close()
+                self._read_cursor = None
         if self._writer.has_ended:
-            if self._write_cursor is not None:
-                self._write_cursor.connection.close()
-                self._write_cursor = None
+            with self._writing_now:
+                if self._write_cursor is not None:
+                    self._write_cursor.connection.close()
+                    self._write_cursor = None
             self._gate.close()
         self._lives.close()
         if isinstance(self._bell, DatagramDoorbell):
