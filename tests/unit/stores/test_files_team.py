@@ -60,6 +60,29 @@ async def test_a_large_team_is_seen_alike_by_every_process(tmp_path: Path) -> No
         assert len(await store.list_members(team.id)) == len(names) + 2
 
 
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["lives", "deleted"])
+async def test_what_a_member_does_counts_also_when_its_team_is_no_longer_large(
+    tmp_path: Path, is_deleted: bool
+) -> None:
+    inboxes = [tmp_path / f".teams/crew/stranger{number}_inbox.jsonl" for number in range(LISTED)]
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew")
+        ann = await hosted(store, team.id, "ann")
+        for inbox in inboxes:
+            put(inbox, [])
+        await store.set_member_status(ann, MemberStatus.IDLE)
+        # Strangers are members as long as their files are there, and the team is.
+        if is_deleted:
+            await store.delete_team(user_of(team.id))
+        else:
+            for inbox in inboxes:
+                inbox.unlink()
+        await store.shut_down_member(ann)
+        assert (await store.get_member(team.id, "ann")).status is MemberStatus.SHUTDOWN
+        with pytest.raises(LeaseLost):
+            await store.take_mail(ann)
+
+
 async def test_a_name_that_somebody_wrote_into_a_members_file_never_leads_out_of_the_store(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     async with files(directory) as store:

@@ -3,7 +3,7 @@
 `config.json` with all members in it is what people want to read, but a team of a
 thousand cannot have it written anew for every change of a status. So beyond
 `LISTED` members a change goes to `members/NAME.json`, which counts more than what
-the config says of that member.
+the config says of that member. Whoever has such a file keeps it.
 """
 
 from __future__ import annotations

@@ -293,12 +293,14 @@ class FilesTransaction:
         self._note_host(member, old.worker_id)
 
     def _save_member(self, file: TeamFile, member: Member) -> None:
-        if len(file.members.keys() | {member.key}) <= LISTED:
+        own = file.home.member(member.name)
+        # A team grows smaller, too: whom only files of others name is no member when they are gone, or the team is.
+        if len(file.members.keys() | {member.key}) <= LISTED and not self.view.exists(own):
             self.save(replace(file, listed={**file.listed, member.key: member}))
             return
         if not file.is_ours:
             self.save(file)
-        self.view.write(file.home.member(member.name), member_bytes(member))
+        self.view.write(own, member_bytes(member))
 
     def _note_host(self, member: Member, old: int | None) -> None:
         if member.worker_id == old:
