@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from bullpen.domain.task import TaskChanges, TaskStatus
 from bullpen.errors import StoreRemoved, StoreUnavailable
 from bullpen.stores.files import FilesStore, journal
 from bullpen.stores.files.journal import Changes, Journal
+from bullpen.stores.files.layout import LOCK
 from tests.unit.stores.files_board import content_of, files, kinds, put, user_of
 
 
@@ -344,6 +346,35 @@ async def test_a_disk_that_is_full_while_applying_loses_nothing_that_was_acknowl
                 await store.list_tasks(team_id)
         assert await check_chain(store, team_id)
         assert len(await store.list_tasks(team_id)) == 4
+
+
+async def test_what_a_full_disk_kept_from_being_applied_is_not_forgotten_when_a_team_is_moved_right_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move makes a group of its own: what was committed before it is applied before it."""
+    replace = journal._replace
+    refusals = iter([full])
+
+    def full_at_first(path: str, data: bytes) -> None:
+        next(refusals, replace)(path, data)
+
+    async with files(tmp_path) as store:
+        crew = await store.create_team("crew")
+        old = await store.create_team("default")
+        await store.delete_team(user_of(old.id))
+        with monkeypatch.context() as patch, (tmp_path / LOCK).open() as lock:
+            patch.setattr(journal, "_replace", full_at_first)
+            # Both wait for the gate, so they begin as one group.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            adding = asyncio.create_task(store.create_task(user_of(crew.id), "kept"))
+            making = asyncio.create_task(store.create_team("default"))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            task = await adding
+            assert (await making).generation == 2
+        assert await store.get_task(crew.id, task.id) == task
+        assert (await store.create_task(user_of(crew.id), "next")).id == task.id + 1
 
 
 async def test_whoever_is_concerned_is_rung_once_a_verb_is_stored_and_not_before(

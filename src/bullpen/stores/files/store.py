@@ -225,9 +225,11 @@ class _Group:
                 self._reconcile_due()
                 result, job.rings = self._attempt(job.body)
                 if self._view.has_moves and not self._view.group_is_empty:
-                    # A directory moves under files that are not written yet: those first, then this one again.
+                    # A directory moves under files that are not written yet: those first, whatever keeps them from
+                    # being written, then this one again.
                     self._view.drop()
                     self._flush()
+                    self._catch_up()
                     result, job.rings = self._attempt(job.body)
         except BaseException as error:
             self._view.drop()
