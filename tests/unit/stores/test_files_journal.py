@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import MemberRef
+from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.domain.task import TaskChanges, TaskStatus
-from bullpen.errors import StoreRemoved, StoreUnavailable
+from bullpen.errors import LeaseLost, StoreRemoved, StoreUnavailable
 from bullpen.stores.files import FilesStore, journal
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import LOCK
+from bullpen.stores.files.roster import LISTED
 from tests.unit.stores.files_board import content_of, files, kinds, put, user_of
 
 
@@ -220,6 +221,42 @@ async def test_a_kill_at_any_step_of_applying_leaves_the_whole_verb(
                 assert await check_chain(other, team_id), "it was in the journal, so it has happened"
         steps += 1
     assert steps > 8
+
+
+@pytest.mark.parametrize("is_recovered", [False, True], ids=["applied", "recovered"])
+async def test_what_somebody_did_who_was_killed_right_after_it_is_seen_by_those_who_had_looked_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_recovered: bool
+) -> None:
+    """Members of a large team are read again only if somebody has written since."""
+    note_applied = journal._note_applied
+
+    def die_behind_it(descriptor: int, end: int) -> None:
+        note_applied(descriptor, end)
+        raise Killed
+
+    async with files(tmp_path) as store, files(tmp_path) as other:
+        team = await store.create_team("crew")
+        worker = await other.register_worker()
+        *_, member = [await other.join_member(worker.id, team.id, f"m{number}") for number in range(LISTED)]
+        assert await other.take_mail(member.ref) is None
+        assert await other.find_work(member.ref) is None
+        with monkeypatch.context() as patch:
+            if is_recovered:
+                die_before_step(patch, 0)
+            else:
+                patch.setattr(journal, "_note_applied", die_behind_it)
+            with pytest.raises(Killed):
+                await store.lapse_worker(worker.id, renewals_seen=None)
+        if is_recovered:
+            monkeypatch.setattr(journal, "_note_applied", die_behind_it)
+            async with files(tmp_path) as third:
+                with pytest.raises(Killed):
+                    await third.list_teams()
+            monkeypatch.setattr(journal, "_note_applied", note_applied)
+        with pytest.raises(LeaseLost):
+            await other.find_work(member.ref)
+        with pytest.raises(LeaseLost):
+            await other.set_member_status(member.ref, MemberStatus.IDLE)
 
 
 async def test_a_kill_before_the_record_is_whole_leaves_nothing_of_the_verb(
@@ -483,7 +520,7 @@ VICTIM = """
 import asyncio, sys
 from pathlib import Path
 from bullpen.clock import SystemClock
-from bullpen.domain.member import MemberRef
+from bullpen.domain.member import MemberRef, MemberStatus
 from bullpen.stores.files import FilesStore
 
 async def main():

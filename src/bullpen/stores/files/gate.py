@@ -126,6 +126,7 @@ class Gate:
         self.close()
 
     def count_commit(self) -> None:
+        """Before it is applied: whoever comes after one that died in between finds it counted, or not applied."""
         self.commits += 1
         self._note()
 
@@ -164,8 +165,8 @@ class Gate:
         if self._is_shared:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             self.commits = self._read_commits(descriptor)
-        if self._journal.recover():
-            self.count_commit()
+        self.count_commit()
+        self._journal.recover()
         if self._is_shared:
             # Not atomic: somebody may come in between, so everything is looked at again.
             self.leave()

@@ -247,8 +247,8 @@ class _Group:
 
     def _catch_up(self) -> None:
         if self._is_behind:
-            self._journal.recover()
             self._gate.count_commit()
+            self._journal.recover()
             self._is_behind = False
 
     def _attempt(self, body: Callable[[Any], Any]) -> tuple[Any, list[Ring]]:
@@ -339,8 +339,8 @@ class _Group:
         if not changes.is_empty():
             clean = [ledger for ledger in self._touched(changes) if self._is_clean(ledger)]
             try:
-                self._journal.apply(changes)
                 self._gate.count_commit()
+                self._journal.apply(changes)
                 if changes.moves or self._journal.is_full():
                     self._journal.checkpoint()
             except OSError as error:
