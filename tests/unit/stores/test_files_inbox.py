@@ -249,6 +249,24 @@ async def test_nobody_gets_our_mail_twice_where_the_note_of_how_far_it_was_taken
     assert cursor_of(tmp_path)["offset"] == (tmp_path / INBOX).stat().st_size
 
 
+async def test_where_the_note_is_gone_what_was_delivered_stays_so_behind_what_is_taken_first(tmp_path: Path) -> None:
+    async with files(tmp_path) as store:
+        bob = await a_crew(store)
+        user = user_of(bob.team_id)
+        # Of a foreign line nobody knows any more that it was delivered.
+        append(tmp_path / INBOX, foreign("zero") + "\n")
+        for content in ("one", "two"):
+            await store.send(user, "bob", content)
+        assert await taken(store, bob) == ["zero", "one", "two"]
+        (tmp_path / ".teams/crew/mail/bob.json").unlink()
+        await store.send(user, "bob", "three")
+        assert await store.take_mail(bob, limit=1) is not None
+        assert await taken(store, bob) == ["three"]
+        assert await taken(store, bob) == []
+    size = (tmp_path / INBOX).stat().st_size
+    assert cursor_of(tmp_path) == {"offset": size, "epoch": 0, "done": [], "passed": []}
+
+
 async def test_taking_a_few_leaves_the_rest(tmp_path: Path) -> None:
     async with files(tmp_path) as store:
         bob = await a_crew(store)

@@ -185,23 +185,26 @@ class Inbox:
             # What we are about to append may yet land behind a line of another program: the cursor stays before it.
             # Asked first: a line that comes while we read moves what is still to be appended.
             settled = self.view.size_on_disk(source.path)
-            entries = self._entries_with(source, cursor, missing)
+            before = self._delivered_before(cursor)
+            entries = self._entries_with(source, cursor, missing, before)
             here = taken.intersection(entry.message.id for entry in entries if entry.message is not None)
             missing -= here
             if here:
-                self._cursors[source.label] = self._advanced(source, cursor, entries, here, settled)
+                self._cursors[source.label] = self._advanced(source, cursor, entries, here | before, settled)
         self._save()
         for number in sorted(taken):
             receipt: dict[str, Any] = {"id": number, "delivered_at": self.now.isoformat(), "turn": turn_seq}
             self.view.append(self.home.receipts(self.name), line_bytes(receipt))
 
-    def _entries_with(self, source: Source, cursor: Cursor, ids: set[int]) -> list[Entry]:
-        """From the cursor on, as far as these ids and what was dealt with before reach: an inbox may be long."""
+    def _entries_with(self, source: Source, cursor: Cursor, ids: set[int], before: set[int]) -> list[Entry]:
+        """From the cursor on, as far as these ids and what was dealt with before reach: an inbox may be long. To its
+        end, if that is what a new cursor does not know of: once it has moved on, nobody asks any more."""
         missing = set(ids)
+        is_new = bool(before) and not cursor.offset
         found: list[Entry] = []
         for entry in self._entries(source, cursor, cursor.offset):
             number = None if entry.message is None else entry.message.id
-            if not missing and number not in cursor.done and entry.offset not in cursor.passed:
+            if not (missing or is_new or number in cursor.done or entry.offset in cursor.passed):
                 break
             found.append(entry)
             if number is not None:
@@ -215,15 +218,17 @@ class Inbox:
     def append(self, message: Message) -> None:
         self.view.append(self.home.inbox(self.name), line_bytes(_line_of(message)))
 
-    def _advanced(self, source: Source, cursor: Cursor, entries: list[Entry], taken: set[int], settled: int) -> Cursor:
-        done = {*cursor.done, *taken}
-        before = self._delivered_before(cursor)
+    def _advanced(
+        self, source: Source, cursor: Cursor, entries: list[Entry], delivered: set[int], settled: int
+    ) -> Cursor:
+        found = (entry.message.id for entry in entries if entry.message is not None)
+        done = {*cursor.done, *delivered.intersection(found)}
         passed = set(cursor.passed)
         offset = cursor.offset
         for entry in entries:
             if entry.end > settled or (entry.message is None and entry.offset not in passed):
                 break
-            if entry.message is not None and entry.message.id not in done and entry.message.id not in before:
+            if entry.message is not None and entry.message.id not in done:
                 break
             offset = entry.end
             passed.discard(entry.offset)
