@@ -130,6 +130,20 @@ async def test_tasks_that_are_brought_back_as_they_were_can_be_claimed_again(
             await claim_the_rest(store, team)
 
 
+async def test_a_task_that_a_backup_brings_back_with_its_old_time_can_be_claimed_again(tmp_path: Path) -> None:
+    task, backup = tmp_path / ".tasks/task_1.json", tmp_path / "backup.json"
+    async with files(tmp_path) as store:
+        team = (await store.create_team("default")).id
+        await store.create_task(user_of(team), "first")
+    # Written long ago: nobody reads it again for its youth.
+    os.utime(task, (1, 1))
+    shutil.copy2(task, backup)
+    async with files(tmp_path) as store:
+        await store.complete_task(user_of(team), 1)
+        backup.rename(task)
+        await claim_the_rest(store, team)
+
+
 async def test_a_blocker_that_alone_is_brought_back_completed_holds_nobody(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     async with files(here) as store:

@@ -36,7 +36,8 @@ from bullpen.stores.files.team_file import TeamFile
 from bullpen.stores.files.view import SETTLED_NS, View
 from bullpen.stores.life import boot_id
 
-Signature = tuple[int, int]
+Signature = tuple[int, int, int]
+"""When it was written and how large it is; and when it came there, since a backup brings the first two back as well."""
 
 _WORTH_KEEPING = 200
 
@@ -147,7 +148,7 @@ class _Pass:
         self.was_read.append(number)
         raw = self.board.raw(number)
         young = time.time_ns() - signature[0] < SETTLED_NS
-        self.rows[number] = Row((0, 0) if young else signature, () if raw is None else blockers_in(raw, number))
+        self.rows[number] = Row((0, 0, 0) if young else signature, () if raw is None else blockers_in(raw, number))
         if raw is None:
             if self.board.has_file(number):
                 self.torn[f"task_{number}.json"] = signature
@@ -187,9 +188,10 @@ class _Pass:
         path = f"{self.file.home.index}/quarantine.json"
         told = self.tx.view.object(path) or {}
         for name, signature in {**self.torn, **odd}.items():
-            if told.get(name) == list(signature):
+            state = list(signature[:2])
+            if told.get(name) == state:
                 continue
-            told[name] = list(signature)
+            told[name] = state
             reason = "its name is not task_N.json with a plain number" if name in odd else "it is torn, or no task"
             self.tx.record(self._adopted(), EventKind.TASK_QUARANTINED, SYSTEM, file=name, reason=reason)
             self.tx.view.write(path, file_bytes(told))
@@ -286,11 +288,11 @@ def _signature(entry: os.DirEntry[str]) -> Signature | None:
     except OSError as error:
         # A link holds its dependents, as good as torn, whatever keeps us from following it.
         if entry.is_symlink():
-            return (0, 0)
+            return (0, 0, 0)
         if not isinstance(error, FileNotFoundError):
             raise
         return None
-    return (info.st_mtime_ns, info.st_size)
+    return (info.st_mtime_ns, info.st_size, info.st_ctime_ns)
 
 
 def _known_rows(root: str, ledger: Ledger) -> dict[int, Row]:
@@ -353,6 +355,6 @@ def _load_rows(root: str, home: Home) -> dict[int, Row]:
             data = json.load(file)
         if data["boot"] != boot_id():
             return {}
-        return {int(number): Row((row[0], row[1]), tuple(row[2])) for number, row in data["rows"].items()}
+        return {int(number): Row((row[0], row[1], row[2]), tuple(row[3])) for number, row in data["rows"].items()}
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return {}
