@@ -23,7 +23,7 @@ from bullpen.stores.files import FilesStore, journal
 from bullpen.stores.files.journal import Changes, Journal
 from bullpen.stores.files.layout import LOCK
 from bullpen.stores.files.roster import LISTED
-from tests.unit.stores.files_board import content_of, files, kinds, put, user_of
+from tests.unit.stores.files_board import content_of, default_team, files, kinds, put, put_task, user_of
 
 
 class Killed(BaseException):
@@ -49,8 +49,8 @@ def die_before_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         monkeypatch.setattr(journal, name, dying(getattr(journal, name)))
 
 
-def no_foreign(path: str, data: bytes) -> bool:
-    return False
+def no_foreign(path: str, data: bytes) -> None:
+    return None
 
 
 def small_changes() -> Changes:
@@ -321,6 +321,30 @@ async def test_after_a_power_cut_a_task_that_somebody_else_wrote_is_left_alone(
     async with files(tmp_path / "dead") as store:
         task = await store.get_task(team_id, 2)
         assert (task.subject, task.status) == ("written by hand", TaskStatus.COMPLETED)
+
+
+async def test_after_a_power_cut_what_was_done_to_a_task_of_another_program_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, dead = tmp_path / "live", tmp_path / "dead"
+    put_task(live, 1)
+    put_task(live, 2, blockedBy=[1])
+    shutil.copytree(live, dead)
+    (dead / ".teams").mkdir()
+    async with files(live) as store:
+        team_id = await default_team(store)
+        await store.complete_task(user_of(team_id), 1, result="done")
+        # Of all that we wrote only the journal reached the disk. What the other program had written is as old as ever.
+        for name in (".lock", ".journal"):
+            shutil.copy(live / ".teams" / name, dead / ".teams" / name)
+        expected = content_of(live)
+    monkeypatch.setattr(journal, "boot_id", lambda: "another-boot")
+    monkeypatch.setattr("bullpen.stores.files.reconcile.boot_id", lambda: "another-boot")
+    async with files(dead) as store:
+        tasks = await store.list_tasks(team_id)
+        assert [(task.result, task.open_blockers) for task in tasks] == [("done", 0), (None, 0)]
+        for name in (".tasks/task_1.json", ".tasks/task_2.json"):
+            assert content_of(dead)[name] == expected[name]
 
 
 async def test_a_team_that_is_made_anew_is_moved_whole_whenever_the_process_dies(

@@ -30,6 +30,7 @@ from bullpen.stores.files.task_file import (
     Raw,
     blockers_in,
     blocks_in,
+    foreign_state,
     owner_in,
     parse_task,
     raw_of,
@@ -96,7 +97,8 @@ class Board:
 
     def put(self, number: int, raw: Raw, before: Raw | None) -> Raw:
         """Write the file and move its marker."""
-        self._view.write(self._home.task(number), task_bytes(raw))
+        replaces = None if before is None else foreign_state(before)
+        self._view.write(self._home.task(number), task_bytes(raw), replaces=replaces)
         old = None if before is None else self.place(number, before)
         new = self.place(number, raw)
         if old != new:

@@ -15,7 +15,8 @@
   than to flush one that has grown.
 - Files are not flushed when they are written: after a power cut, which another boot
   id tells, all records are applied again, in their order. Only a task file that some
-  other program wrote meanwhile is left as it is.
+  other program wrote meanwhile is left as it is: not what it had written before, which
+  the record says that it replaces.
 - When the journal has grown, and when a process leaves, everything that it names is
   flushed, and it is emptied (`checkpoint`). A directory moves only between two
   checkpoints: records before it would name files by their old paths.
@@ -44,6 +45,9 @@ from bullpen.stores.life import boot_id
 MAX_BYTES = 1 << 19
 _ROOM_BYTES = 1 << 16
 
+ForeignState = Callable[[str, bytes], str | None]
+"""Of a file's path and content: None, or if somebody else wrote it, which of its states this is."""
+
 _MAGIC = "bullpen-journal 1"
 _APPLIED_WIDTH = 15
 _HEADER_LENGTH = 96
@@ -59,6 +63,8 @@ class Changes:
     appends: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     """Where the file ended when this was decided, and what follows."""
     marks: dict[str, bool] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    """Of files that another program had written, which state of theirs these take the place of."""
 
     def is_empty(self) -> bool:
         return not (self.moves or self.files or self.appends or self.marks)
@@ -67,11 +73,10 @@ class Changes:
 class Journal:
     """Every method but `is_pending` only with the lock held."""
 
-    def __init__(self, root: str, is_foreign: Callable[[str, bytes], bool]) -> None:
-        """`is_foreign` tells of a file's content whether somebody else wrote it."""
+    def __init__(self, root: str, foreign_state: ForeignState) -> None:
         self._root = root
         self._path = os.path.join(root, JOURNAL)
-        self._is_foreign = is_foreign
+        self._foreign_state = foreign_state
         self._end = 0
         """Of the record that was committed last."""
 
@@ -133,7 +138,7 @@ class Journal:
             records = list(_records(data, _HEADER_LENGTH if is_new_boot else applied))
             for _, changes in records:
                 _find_again(changes)
-                apply(self._root, changes, self._is_foreign if is_new_boot else None)
+                apply(self._root, changes, self._foreign_state if is_new_boot else None)
             end = records[-1][0] if records else min(applied, len(data))
             os.ftruncate(descriptor, end)
             _note_applied(descriptor, end)
@@ -192,6 +197,7 @@ def _pack(changes: Changes) -> bytes:
             "files": {path: None if data is None else data.decode() for path, data in changes.files.items()},
             "appends": {path: [offset, data.decode()] for path, (offset, data) in changes.appends.items()},
             "marks": changes.marks,
+            "replaced": changes.replaced,
         },
         ensure_ascii=False,
     ).encode()
@@ -219,19 +225,21 @@ def _unpack(data: dict[str, Any]) -> Changes:
         files={path: None if text is None else text.encode() for path, text in data["files"].items()},
         appends={path: (offset, text.encode()) for path, (offset, text) in data["appends"].items()},
         marks=data["marks"],
+        replaced=data.get("replaced", {}),
     )
 
 
 # -- applying ----------------------------------------------------------------------------
 
 
-def apply(root: str, changes: Changes, is_foreign: Callable[[str, bytes], bool] | None = None) -> None:
-    """Every step can be repeated. `is_foreign`: leave alone what somebody else has written since."""
+def apply(root: str, changes: Changes, foreign_state: ForeignState | None = None) -> None:
+    """Every step can be repeated. `foreign_state`: leave alone what somebody else has written since."""
     for source, target in changes.moves:
         _move(os.path.join(root, source), os.path.join(root, target))
     for path, data in changes.files.items():
         full = os.path.join(root, path)
-        if is_foreign is not None and _has_content(full, lambda content: is_foreign(path, content)):  # noqa: B023
+        state = None if foreign_state is None else foreign_state(path, _content_of(full))
+        if state not in (None, changes.replaced.get(path)):
             continue
         if data is None:
             with suppress(FileNotFoundError):
@@ -251,12 +259,12 @@ def _find_again(changes: Changes) -> None:
             changes.appends[path] = (0, data)
 
 
-def _has_content(path: str, test: Callable[[bytes], bool]) -> bool:
+def _content_of(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return test(file.read())
+            return file.read()
     except FileNotFoundError:
-        return False
+        return b""
 
 
 def _move(source: str, target: str) -> None:

@@ -34,7 +34,7 @@ from bullpen.stores.files.reconcile import (
     needs_reconcile,
     reconcile,
 )
-from bullpen.stores.files.task_file import is_foreign_file
+from bullpen.stores.files.task_file import foreign_file_state
 from bullpen.stores.files.team_file import TeamFile
 from bullpen.stores.files.transaction import BoardIsDue, FilesTransaction, Session
 from bullpen.stores.files.view import View
@@ -64,7 +64,7 @@ class FilesStore(VerbStore):
         self._patience_seconds = patience_seconds
         self._bell = DatagramDoorbell(self._board, os.path.realpath(self._directory))
         self._lives = LifeLocks(self._directory / WORKERS)
-        self._journal = Journal(self._root, is_foreign_file)
+        self._journal = Journal(self._root, foreign_file_state)
         self._footing = Footing(self._root)
         self._write_gate = Gate(self._root, self._journal, self._footing, is_shared=False)
         self._read_gate = Gate(self._root, self._journal, self._footing, is_shared=True)

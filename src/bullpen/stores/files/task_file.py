@@ -62,15 +62,19 @@ def parse_task(data: bytes) -> Raw | None:
 
 
 def is_ours(raw: Raw) -> bool:
-    return "rev" in raw and raw["rev"] == _rev(raw)
+    return "rev" in raw and foreign_state(raw) is None
 
 
-def is_foreign_file(path: str, data: bytes) -> bool:
-    """A task that somebody else wrote last; what is torn is nobody's."""
-    if not TASK_FILE.fullmatch(path.rpartition("/")[2]):
-        return False
-    raw = parse_task(data)
-    return raw is not None and not is_ours(raw)
+def foreign_file_state(path: str, data: bytes) -> str | None:
+    """Of a task that somebody else wrote last; what is torn is nobody's."""
+    raw = parse_task(data) if TASK_FILE.fullmatch(path.rpartition("/")[2]) else None
+    return None if raw is None else foreign_state(raw)
+
+
+def foreign_state(raw: Raw) -> str | None:
+    """None if it is ours, else which of the states this is in which somebody else left it."""
+    state = _rev(raw)
+    return None if raw.get("rev") == state else state
 
 
 def task_bytes(raw: Raw) -> bytes:

@@ -47,6 +47,7 @@ _PAUSE_SECONDS = 0.0005
 @dataclass(slots=True)
 class Layer:
     files: dict[str, bytes | None] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
     appends: dict[str, bytes] = field(default_factory=dict)
     marks: dict[str, dict[int, bool]] = field(default_factory=dict)
     """By bucket (a directory of markers), then by number."""
@@ -59,6 +60,7 @@ class Layer:
 
     def absorb(self, other: Layer) -> None:
         self.files.update(other.files)
+        self.replaced.update(other.replaced)
         for path, data in other.appends.items():
             self.appends[path] = self.appends.get(path, b"") + data
         for bucket, numbers in other.marks.items():
@@ -117,6 +119,7 @@ class View:
         changes = Changes(
             moves=group.moves,
             files=group.files,
+            replaced=group.replaced,
             appends={path: (self._disk_size(path), data) for path, data in group.appends.items()},
             marks={
                 f"{bucket}/{shard_of(number)}/{number}": is_set
@@ -201,11 +204,14 @@ class View:
         data = self.read(path)
         return None if data is None else parse_object(data)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, replaces: str | None = None) -> None:
+        """`replaces`: the state in which another program had left it, for who applies this after a power cut."""
         layer = self._top()
         if path not in layer.files:
             self._refuse(path, check_replace)
         layer.files[path] = data
+        if replaces is not None:
+            layer.replaced[path] = replaces
         layer.enter(path)
         self._count_change(path)
 
