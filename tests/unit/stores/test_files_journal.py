@@ -309,6 +309,23 @@ async def test_after_a_power_cut_everything_that_was_acknowledged_comes_back(
         assert await check_chain(store, team_id)
 
 
+async def test_what_somebody_else_wrote_after_a_kill_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may come by for days; then what was left to be done is the older of the two."""
+    async with files(tmp_path) as store:
+        team_id = await a_chain(store)
+        with monkeypatch.context() as patch:
+            die_before_step(patch, 0)
+            with pytest.raises(Killed):
+                await store.complete_task(user_of(team_id), 1)
+        put_task(tmp_path, 2, status="completed", result="by hand")
+        async with files(tmp_path) as other:
+            first, second, *_ = await other.list_tasks(team_id)
+        assert first.status is TaskStatus.COMPLETED
+        assert (second.status, second.result) == (TaskStatus.COMPLETED, "by hand")
+
+
 async def test_after_a_power_cut_a_task_that_somebody_else_wrote_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,9 +14,9 @@
 - Room is made for many records at once: to flush bytes of a file that keeps its length is several times quicker
   than to flush one that has grown.
 - Files are not flushed when they are written: after a power cut, which another boot
-  id tells, all records are applied again, in their order. Only a task file that some
-  other program wrote meanwhile is left as it is: not what it had written before, which
-  the record says that it replaces.
+  id tells, all records are applied again, in their order.
+- Whatever is applied late, a task file that some other program wrote meanwhile is left
+  as it is: not what it had written before, which the record says that it replaces.
 - When the journal has grown, and when a process leaves, everything that it names is
   flushed, and it is emptied (`checkpoint`). A directory moves only between two
   checkpoints: records before it would name files by their old paths.
@@ -138,7 +138,7 @@ class Journal:
             records = list(_records(data, _HEADER_LENGTH if is_new_boot else applied))
             for _, changes in records:
                 _find_again(changes)
-                apply(self._root, changes, self._foreign_state if is_new_boot else None)
+                apply(self._root, changes, self._foreign_state)
             end = records[-1][0] if records else min(applied, len(data))
             os.ftruncate(descriptor, end)
             _note_applied(descriptor, end)
