@@ -112,10 +112,17 @@ async def withdraw_requests_of(tx: Transaction, member: Member) -> None:
 
 async def give_back_task_of(tx: Transaction, member: Member, *, note: str) -> Task | None:
     """Whatever it has in progress returns to the board with a hand-over note, unless only integration is left."""
-    task = await tx.find_in_progress(member.team_id, member.key)
-    if task is not None and await find_open(tx, task) is not None:
-        return None
+    task = await _hold_task_of(tx, member)
     return None if task is None else await give_back(tx, task, by=member.name, note=note, actor=SYSTEM)
+
+
+async def _hold_task_of(tx: Transaction, member: Member) -> Task | None:
+    """What it works on. Held before its work is looked for: what is integrated just now is not in progress then."""
+    seen = await tx.find_in_progress(member.team_id, member.key)
+    task = None if seen is None else await tx.find(Task, member.team_id, seen.id, lock=Lock.UPDATE)
+    if task is None or task.status is not TaskStatus.IN_PROGRESS or not task.is_owned_by(member.name):
+        return None
+    return task if await find_open(tx, task) is None else None
 
 
 async def give_back(tx: Transaction, task: Task, *, by: str, note: str, actor: str) -> Task:
@@ -146,8 +153,8 @@ async def list_workers_with_room(tx: Transaction, *, except_worker: int | None =
 
 
 async def _reserve_task_of(tx: Transaction, member: Member) -> None:
-    task = await tx.find_in_progress(member.team_id, member.key)
-    if task is not None and await find_open(tx, task) is None:
+    task = await _hold_task_of(tx, member)
+    if task is not None:
         await reserve(tx, task)
 
 
