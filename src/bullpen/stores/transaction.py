@@ -10,8 +10,9 @@ of a list (its order, what it leaves out) holds for the list of the same name he
 Isolation that the verbs rely on:
 
 - `Lock.UPDATE` keeps every other transaction from changing or locking the record
-  until this one ends; `Lock.SHARE` keeps others from changing it. A store that
-  runs one transaction at a time may ignore both.
+  until this one ends; `Lock.SHARE` keeps others from changing it, `Lock.SHARE_IF_FREE`
+  too, and passes over what another transaction is just changing. A store that runs
+  one transaction at a time may ignore all of them.
 - Locks are taken in the order team, worker, member, task, submission or request, ids ascending; then the accounts, the
   team's first. Who holds that one locks nothing more.
 - `claim_next` and `list_wanted` lock what they return and pass over what another
@@ -61,6 +62,7 @@ R = TypeVar("R", bound=Record)
 class Lock(Enum):
     NONE = "none"
     SHARE = "share"
+    SHARE_IF_FREE = "share if free"
     UPDATE = "update"
 
     # Looked up with every statement; an enum's own hash is a function in Python.

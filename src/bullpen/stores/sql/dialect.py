@@ -224,7 +224,7 @@ class SqliteDialect(Dialect):
         " WHERE e.team_id = task.team_id AND e.blocker_id = task.id ORDER BY 1))"
     )
     # One transaction writes at a time: there is nobody to lock out.
-    locks: Mapping[Lock, str] = {Lock.NONE: "", Lock.SHARE: "", Lock.UPDATE: ""}
+    locks: Mapping[Lock, str] = dict.fromkeys(Lock, "")
     skip_locked = ""
     true = "1"
     no_limit = -1
@@ -280,7 +280,12 @@ class PostgresDialect(Dialect):
     ids_of_blocked = (
         "ARRAY(SELECT e.task_id FROM task_edge e WHERE e.team_id = task.team_id AND e.blocker_id = task.id ORDER BY 1)"
     )
-    locks: Mapping[Lock, str] = {Lock.NONE: "", Lock.SHARE: "FOR SHARE", Lock.UPDATE: "FOR NO KEY UPDATE"}
+    locks: Mapping[Lock, str] = {
+        Lock.NONE: "",
+        Lock.SHARE: "FOR SHARE",
+        Lock.SHARE_IF_FREE: "FOR SHARE SKIP LOCKED",
+        Lock.UPDATE: "FOR NO KEY UPDATE",
+    }
     skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
     true = "true"
     no_limit = None

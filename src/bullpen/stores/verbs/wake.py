@@ -97,9 +97,13 @@ async def _wake_claimers(tx: Transaction, team_id: int, role_key: str, count: in
 
 
 async def _is_anybody_up(tx: Transaction, team_id: int, role_key: str) -> bool:
-    """Each status by itself: an index knows the first of one, not of several."""
+    """Each status by itself: an index knows the first of one, not of several.
+
+    Held, so that it does not leave before it can see what was left to it: whoever leaves hands that on. One who is just
+    leaving cannot see it any more and does not count; not waited for, it may wait for us.
+    """
     for status in _UP:
-        if await tx.list_claimers(team_id, role_key, (status,), 1):
+        if await tx.list_claimers(team_id, role_key, (status,), 1, Lock.SHARE_IF_FREE):
             return True
     return False
 
