@@ -16,7 +16,7 @@ import pytest
 
 import bullpen
 from bullpen import Evidence, Team, open_team
-from bullpen.domain.member import MemberRef, MemberStatus
+from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import TaskStatus
 from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted, UsageError
@@ -312,6 +312,25 @@ async def test_who_cannot_leave_while_the_store_is_away_leaves_when_it_is_back(t
     with pytest.raises(StoreUnavailable):
         await claim_and_leave_while_it_is_held(team, tmp_path / "work.db.gate")
     async with team.join("dan") as dan, asyncio.timeout(BOUND_SECONDS):
+        assert await dan.wait_for_work(timeout_seconds=None)
+        assert await dan.claim_next_task() is not None
+
+
+async def test_who_is_cancelled_while_it_cannot_leave_leaves_when_the_store_is_back(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await team.create_task("held by nobody who has left")
+    leave = team.store.shut_down_member
+
+    async def cut_off(by: MemberRef, *, reason: str) -> Member:
+        leaving.cancel()
+        return await leave(by, reason=reason)
+
+    monkeypatch.setattr(team.store, "shut_down_member", cut_off)
+    leaving = asyncio.create_task(claim_and_leave_while_it_is_held(team, tmp_path / "work.db.gate"))
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    async with asyncio.timeout(BOUND_SECONDS), team.join("dan") as dan:
         assert await dan.wait_for_work(timeout_seconds=None)
         assert await dan.claim_next_task() is not None
 

@@ -38,18 +38,21 @@ class Departures:
             await asyncio.wait(self._trying)
 
     async def leave(self, session: Session, *, is_clean: bool) -> None:
-        leaving = partial(session.leave, is_clean=is_clean)
-        try:
-            await to_the_end(leaving())
-        except StoreUnavailable:
-            self._leave_late(name_key(session.name), leaving)
-            raise
+        await to_the_end(self._leave_soon(name_key(session.name), partial(session.leave, is_clean=is_clean)))
 
     async def catch_up(self, name: str) -> None:
         """Whoever had this name leaves now; StoreUnavailable while that still cannot be."""
         leaving = self._late.get(name_key(name))
         if leaving is not None:
             await leaving()
+
+    async def _leave_soon(self, key: str, leaving: Leaving) -> None:
+        """Now, or as soon as it can. Who is cancelled meanwhile never learns that the store was away."""
+        try:
+            await leaving()
+        except StoreUnavailable:
+            self._leave_late(key, leaving)
+            raise
 
     def _leave_late(self, key: str, leaving: Leaving) -> None:
         self._late[key] = leaving
