@@ -803,7 +803,7 @@ class Store(Protocol):
 
     def listen_member(self, by: MemberRef) -> AbstractAsyncContextManager[Bell]:
         """Rings for mail to it, a request to it, an answer to it, a claimable task that it is chosen for, and the end
-        of its incarnation, after which a look raises LeaseLost; also when the store is closed.
+        of its life or incarnation, after which a look raises LeaseLost; also when the store is closed.
 
         The member must be hosted by a worker of this store object. A task wakes at
         most as many idle members as there are claimable tasks; who claims one wakes the next

@@ -115,23 +115,32 @@ async def test_an_agent_that_hardly_waits_does_not_spin_while_a_task_could_becom
         assert await waiting is True, "it is woken all the same"
 
 
+async def until_idle(team: Team, name: str) -> None:
+    async for event in team.follow_events():
+        if event.kind == "MemberStatusChanged" and (event.actor, event.data["status"]) == (name, "idle"):
+            return
+
+
 async def test_an_agent_that_waits_no_more_keeps_no_task_from_one_that_does(team: Team) -> None:
     """It waited for something else, too, and is busy with that: the task must wake the other, who came later."""
 
-    async def until_idle(name: str) -> None:
-        async for event in team.follow_events():
-            if event.kind == "MemberStatusChanged" and (event.actor, event.data["status"]) == (name, "idle"):
-                return
-
     async with asyncio.timeout(BOUND_SECONDS), team.join("cat") as cat, team.join("dog") as dog:
         waiting = asyncio.create_task(cat.wait_for_work(timeout_seconds=None))
-        await until_idle("cat")
+        await until_idle(team, "cat")
         waiting.cancel()
         await asyncio.wait({waiting})
         waiting = asyncio.create_task(dog.wait_for_work(timeout_seconds=None))
-        await until_idle("dog")
+        await until_idle(team, "dog")
         await team.create_task("for whoever waits")
         assert await waiting is True
+
+
+async def test_an_agent_that_waits_is_told_when_another_task_of_its_leaves(team: Team) -> None:
+    async with asyncio.timeout(BOUND_SECONDS), team.join("cat") as cat:
+        waiting = asyncio.create_task(cat.wait_for_work(timeout_seconds=None))
+        await until_idle(team, "cat")
+        await cat.leave()
+        assert await waiting is False
 
 
 async def test_who_waits_for_a_team_that_is_deleted_is_told(team: Team, url: str) -> None:

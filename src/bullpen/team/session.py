@@ -31,6 +31,7 @@ class Session:
         self._store = store
         self._member = member
         self._offered: list[int] = []
+        self._is_leaving = False
         self._has_left = False
 
     @property
@@ -46,7 +47,7 @@ class Session:
     async def wait_for_work(self, *, timeout_seconds: float | None = 60.0) -> bool:
         """True when there is mail or a claimable task; False when it is time to go.
 
-        False: it was asked to shut down, or nothing came for `timeout_seconds` and a last
+        False: it was asked to shut down, it leaves, or nothing came for `timeout_seconds` and a last
         look found nothing, which has ended the membership. The clock runs only while the
         board holds no task that could become this member's. None: wait for ever.
         """
@@ -58,8 +59,12 @@ class Session:
             try:
                 # Idle before the next look: from here on a new task may choose this member to be woken.
                 await self._store.set_member_status(self.ref, MemberStatus.IDLE)
-                while work is None and not self._has_left:
+                while work is None and not self._is_leaving:
                     work = await self._wait(bell, timeout_seconds)
+            except LeaseLost:
+                # Another task of this session has left just then.
+                if not self._is_leaving:
+                    raise
             except BaseException:
                 # Who waits no more is not idle: a task that woke it would wake nobody who sleeps.
                 with suppress(BullpenError):
@@ -77,7 +82,8 @@ class Session:
         if work is not None or await bell.wait(timeout_seconds):
             return work
         found = await self._store.leave_if_nothing(self.ref)
-        self._has_left = found is None
+        if found is None:
+            self._is_leaving = self._has_left = True
         if found != "task":
             return found
         # It could become ours later and is no work yet: the clock begins again, but however short it is, nobody spins.
@@ -177,6 +183,8 @@ class Session:
         """Shut down: its task goes back to the board. Unacknowledged mail stays, unless the block ended well."""
         if self._has_left:
             return
+        # Whoever waits for work is woken by that, and told to go.
+        self._is_leaving = True
         with suppress(LeaseLost):
             if is_clean:
                 await self._acknowledge(self._offered)
