@@ -351,6 +351,59 @@ async def test_the_name_of_who_could_not_leave_is_free_for_its_next_life(team: T
         assert me.ref.incarnation == 2
 
 
+async def test_who_is_cancelled_as_it_finds_work_is_not_idle(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, say = team.store.find_work, team.store.set_member_status
+    said: list[MemberStatus] = []
+
+    async def find_and_be_cancelled(by: MemberRef) -> str | None:
+        if found := await look(by):
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            waiting.cancel()
+        return found
+
+    async def say_in_the_end(by: MemberRef, status: MemberStatus) -> Member:
+        said.append(status)
+        if said.count(MemberStatus.WORKING) == 2:
+            fcntl.flock(gate, fcntl.LOCK_UN)
+        return await say(by, status)
+
+    async with asyncio.timeout(BOUND_SECONDS), team.join("cat") as cat:
+        monkeypatch.setattr(team.store, "find_work", find_and_be_cancelled)
+        monkeypatch.setattr(team.store, "set_member_status", say_in_the_end)
+        with (tmp_path / "work.db.gate").open() as gate:
+            waiting = asyncio.create_task(cat.wait_for_work(timeout_seconds=None))
+            await until_idle(team, "cat")
+            await team.send("cat", "hello")
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert (await team.store.get_member(team.id, "cat")).status is MemberStatus.WORKING
+
+
+async def test_who_finds_work_while_the_store_is_away_is_not_idle_when_it_has_come_back(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = team.store.find_work
+
+    async def find_and_hold(by: MemberRef) -> str | None:
+        if found := await look(by):
+            hold()
+        return found
+
+    async with asyncio.timeout(BOUND_SECONDS), team.join("cat") as cat:
+        with held(team, tmp_path / "work.db.gate") as hold:
+            monkeypatch.setattr(team.store, "find_work", find_and_hold)
+            waiting = asyncio.create_task(cat.wait_for_work(timeout_seconds=None))
+            await until_idle(team, "cat")
+            await team.send("cat", "hello")
+            with pytest.raises(StoreUnavailable):
+                await waiting
+        monkeypatch.setattr(team.store, "find_work", look)
+        assert await cat.wait_for_work()
+        assert (await team.store.get_member(team.id, "cat")).status is MemberStatus.WORKING
+
+
 async def test_who_leaves_with_an_error_of_its_own_is_told_that_one(team: Team, tmp_path: Path) -> None:
     async def fail_while_it_is_held() -> None:
         with held(team, tmp_path / "work.db.gate") as hold:

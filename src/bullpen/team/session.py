@@ -12,6 +12,7 @@ from bullpen.domain.request import Request, RequestKind
 from bullpen.domain.task import Evidence, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.errors import BullpenError, LeaseLost, ShuttingDown, StoreError
 from bullpen.store import Bell, Store
+from bullpen.stores.ending import to_the_end
 from bullpen.team.deed import deed_of
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class Session:
         self._store = store
         self._member = member
         self._offered: list[int] = []
+        self._seems_idle = False
+        """It waits no more, and the store could not be told."""
         self._is_leaving = False
         self._has_left = False
 
@@ -52,6 +55,8 @@ class Session:
         board holds no task that could become this member's. None: wait for ever.
         """
         await self._acknowledge(self._offered)
+        if self._seems_idle:
+            await self._be_at_work()
         work = await self._store.find_work(self.ref)
         if work is not None:
             return work != "shutdown"
@@ -61,19 +66,25 @@ class Session:
                 await self._store.set_member_status(self.ref, MemberStatus.IDLE)
                 while work is None and not self._is_leaving:
                     work = await self._wait(bell, timeout_seconds)
+                if work is None or work == "shutdown":
+                    return False
+                await self._be_at_work()
+                return True
             except LeaseLost:
                 # Another task of this session has left just then.
                 if not self._is_leaving:
                     raise
+                return False
             except BaseException:
                 # Who waits no more is not idle: a task that woke it would wake nobody who sleeps.
+                self._seems_idle = True
                 with suppress(BullpenError):
-                    await self._store.set_member_status(self.ref, MemberStatus.WORKING)
+                    await to_the_end(self._be_at_work())
                 raise
-        if work is None or work == "shutdown":
-            return False
+
+    async def _be_at_work(self) -> None:
         await self._store.set_member_status(self.ref, MemberStatus.WORKING)
-        return True
+        self._seems_idle = False
 
     async def _wait(self, bell: Bell, timeout_seconds: float | None) -> str | None:
         """One look and one sleep; None if it must look again."""
