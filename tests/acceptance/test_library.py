@@ -18,7 +18,7 @@ import bullpen
 from bullpen import Evidence, Team, open_team
 from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
-from bullpen.domain.task import TaskStatus
+from bullpen.domain.task import Task, TaskStatus
 from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted, UsageError
 from bullpen.team.session import LOOK_AGAIN_SECONDS
 from tests.acceptance.command import BOUND_SECONDS
@@ -141,6 +141,30 @@ async def test_an_agent_that_waits_is_told_when_another_task_of_its_leaves(team:
         await until_idle(team, "cat")
         await cat.leave()
         assert await waiting is False
+
+
+async def test_who_is_cancelled_as_it_claims_holds_nothing_that_it_does_not_know_of(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, claimed, is_told = team.store.claim_next_task, asyncio.Event(), asyncio.Event()
+
+    async def claim_slowly(by: MemberRef, *, operation_id: str | None) -> Task | None:
+        task = await claim(by, operation_id=operation_id)
+        claimed.set()
+        await is_told.wait()
+        return task
+
+    await team.create_task("one")
+    async with asyncio.timeout(BOUND_SECONDS), team.join("cat") as cat:
+        monkeypatch.setattr(team.store, "claim_next_task", claim_slowly)
+        claiming = asyncio.create_task(cat.claim_next_task())
+        await claimed.wait()
+        claiming.cancel()
+        is_told.set()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        assert await cat.wait_for_work(timeout_seconds=None)
+        assert await cat.claim_next_task() is not None
 
 
 async def test_who_waits_for_a_team_that_is_deleted_is_told(team: Team, url: str) -> None:

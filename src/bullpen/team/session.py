@@ -14,6 +14,7 @@ from bullpen.errors import BullpenError, LeaseLost, ShuttingDown, StoreError
 from bullpen.store import Bell, Store
 from bullpen.stores.ending import to_the_end
 from bullpen.team.deed import deed_of
+from bullpen.tools.patience import seen_through
 
 T = TypeVar("T")
 
@@ -146,11 +147,18 @@ class Session:
         )
 
     async def claim_next_task(self, *, operation_id: str | None = None) -> Task | None:
-        """None if there is nothing for this member, or it is asked to shut down."""
+        """None if there is nothing for this member, or it is asked to shut down. Who is cancelled in it holds nothing
+        by it, unless an operation id was given, with which to ask again."""
+        claiming = self._store.claim_next_task(self.ref, operation_id=self._deed(operation_id))
         try:
-            return await self._finish(self._store.claim_next_task(self.ref, operation_id=self._deed(operation_id)))
+            # It would wait for work for ever, holding a task that it knows nothing of.
+            return await self._finish(claiming if operation_id else seen_through(claiming, self._give_back))
         except ShuttingDown:
             return None
+
+    async def _give_back(self, task: Task | None) -> None:
+        if task is not None:
+            await self._store.release_task(self.ref, task.id, note=f"{self.name} was cut off as it claimed it")
 
     async def claim_task(self, task_id: int, *, operation_id: str | None = None) -> Task:
         return await self._finish(self._store.claim_task(self.ref, task_id, operation_id=self._deed(operation_id)))
