@@ -105,6 +105,37 @@ async def work_with_a_child(line: Line, url: str) -> None:
         await asyncio.Event().wait()
 
 
+async def fork_while_registering(line: Line, url: str) -> None:
+    """A thread forks a child that lives on, as soon as the lock of a worker has been opened, and before it is held."""
+    is_open, is_forked = threading.Event(), threading.Event()
+    children: list[int] = []
+    lock = fcntl.flock
+
+    def lock_slowly(descriptor: Any, how: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).parent.name.endswith(".workers"):
+            is_open.set()
+            # Whoever may fork now does; who has to wait for the lock uses this up.
+            is_forked.wait(0.3)
+        lock(descriptor, how)
+
+    def fork() -> None:
+        is_open.wait()
+        child = os.fork()
+        if not child:
+            signal.pause()
+        children.append(child)
+        is_forked.set()
+
+    fcntl.flock = lock_slowly
+    forking = threading.Thread(target=fork)
+    forking.start()
+    async with opened(url) as store:
+        await store.register_worker()
+        forking.join()
+        await line.say("registered", child=children[0])
+        await asyncio.Event().wait()
+
+
 async def leave_the_store_to_a_child(line: Line, url: str, team_id: int) -> None:
     """Close it while a child that was forked meanwhile has it open, too, and goes on writing."""
     has_written, tell_parent = os.pipe()
@@ -717,6 +748,20 @@ async def test_a_child_of_a_killed_process_holds_neither_the_store_nor_its_life(
             assert await store.probe_worker(worker) is Liveness.DEAD
         finally:
             os.kill(orphan, signal.SIGKILL)
+
+
+async def test_a_child_that_is_forked_while_a_worker_registers_does_not_hold_its_life(
+    disk_store_url: str, crew: Crew
+) -> None:
+    parent = crew.start(fork_while_registering, url=disk_store_url)
+    orphan = (await parent.hear("registered"))["child"]
+    try:
+        parent.kill()
+        async with opened(disk_store_url) as store:
+            [worker] = await store.list_workers()
+            assert await store.probe_worker(worker) is Liveness.DEAD
+    finally:
+        os.kill(orphan, signal.SIGKILL)
 
 
 async def test_what_a_forked_child_has_written_is_there_when_its_parent_has_closed_the_store(

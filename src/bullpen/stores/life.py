@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -36,7 +37,9 @@ class LifeLocks:
         """`None`: nobody else can see the store, whoever asks is alive."""
         self._directory = directory
         self._held: dict[str, int] = {}
-        let_go_in_children(self)
+        self._locking = threading.RLock()
+        """Held while a lock is open that nobody knows of yet, or any more: a child would keep its copy."""
+        let_go_in_children(self, self._locking)
 
     def hold(self, token: str) -> None:
         if self._directory is None:
@@ -44,7 +47,8 @@ class LifeLocks:
             return
         make_store_directory(self._directory.parent)
         make_store_directory(self._directory)
-        self._held[token] = self._lock(token)
+        with self._locking:
+            self._held[token] = self._lock(token)
         self._clear_up()
 
     def _lock(self, token: str) -> int:
@@ -71,10 +75,11 @@ class LifeLocks:
                             self._path(token).unlink(missing_ok=True)
 
     def drop(self, token: str) -> None:
-        descriptor = self._held.pop(token, -1)
-        if descriptor >= 0:
-            self._path(token).unlink(missing_ok=True)
-            os.close(descriptor)
+        with self._locking:
+            descriptor = self._held.pop(token, -1)
+            if descriptor >= 0:
+                self._path(token).unlink(missing_ok=True)
+                os.close(descriptor)
 
     def probe(self, worker: Worker) -> Liveness:
         if worker.token in self._held:
@@ -94,18 +99,19 @@ class LifeLocks:
     def _looked_at(self, token: str) -> Iterator[Liveness | None]:
         """While inside, nobody can begin to live by a lock that was found to be free: whoever has just made it, and not
         locked it yet, waits."""
-        try:
-            descriptor = os.open(self._path(token), os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            yield None
-            return
-        except OSError:
-            yield Liveness.UNKNOWN
-            return
-        try:
-            yield Liveness.DEAD if _is_free(descriptor) else Liveness.ALIVE
-        finally:
-            os.close(descriptor)
+        with self._locking:
+            try:
+                descriptor = os.open(self._path(token), os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                yield None
+                return
+            except OSError:
+                yield Liveness.UNKNOWN
+                return
+            try:
+                yield Liveness.DEAD if _is_free(descriptor) else Liveness.ALIVE
+            finally:
+                os.close(descriptor)
 
     def close(self) -> None:
         for token in list(self._held):

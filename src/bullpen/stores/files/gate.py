@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -70,7 +71,9 @@ class Gate:
         """How many there have been, as of the last `enter`."""
         self.is_inside = False
         """False after `enter` only if there is nothing to lock: nobody has ever written here."""
-        let_go_in_children(self)
+        self._opening = threading.RLock()
+        """A fork waits for it: a child lets go only of what is known to be open."""
+        let_go_in_children(self, self._opening)
 
     def enter(self) -> None:
         with translated(self._root):
@@ -173,26 +176,30 @@ class Gate:
         return not self._is_shared
 
     def _open(self) -> int | None:
-        if self._descriptor is not None:
-            return self._descriptor
-        self._footing.check()
+        if self._descriptor is None:
+            self._footing.check()
+            with self._opening:
+                self._descriptor = self._open_file()
+        return self._descriptor
+
+    def _open_file(self) -> int | None:
         try:
             if not self._is_shared:
                 os.makedirs(os.path.join(self._root, TEAMS), exist_ok=True)
             flags = os.O_RDWR | os.O_CLOEXEC | (0 if self._is_shared else os.O_CREAT)
-            self._descriptor = os.open(self._path, flags, 0o666)
+            return os.open(self._path, flags, 0o666)
         except (FileNotFoundError, NotADirectoryError):
             if not self._is_shared:
                 raise
+            return None
         except PermissionError:
             if not self._is_shared:
                 raise
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             if error.errno != errno.EROFS or not self._is_shared:
                 raise
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._descriptor
+            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _is_current(self, descriptor: int) -> bool:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,9 @@ class Gate:
         self._name = b"%-10d\n" % os.getpid()
         self._signed_at = -1
         """When the lock file changed last, if what it says since then is our name."""
-        let_go_in_children(self)
+        self._opening = threading.RLock()
+        """A fork waits for it: a child lets go only of what is known to be open."""
+        let_go_in_children(self, self._opening)
 
     def enter(self) -> None:
         """Blocks until it is free; the caller's caller decides how long it is willing to wait."""
@@ -101,7 +104,8 @@ class Gate:
         self._check()
         make_store_directory(self._path.parent)
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with self._opening:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreUnavailable(f"cannot write in {self._path.parent}: {error.strerror}") from error
         return self._descriptor
