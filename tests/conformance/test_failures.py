@@ -1069,6 +1069,20 @@ async def test_a_verb_does_not_fail_because_its_rings_cannot_be_sent(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may write in directories of others")
+async def test_who_leaves_where_nothing_can_be_removed_any_more_has_left(disk_store_url: str, tmp_path: Path) -> None:
+    """As on a disk that has become read-only."""
+    async with opened(disk_store_url) as other:
+        async with opened(disk_store_url) as store:
+            assert isinstance(store, VerbStore)
+            assert isinstance(store._doorbell, DatagramDoorbell)
+            await store.register_worker()
+            directory = store._doorbell._directory
+            directory.rename(tmp_path / "moved")
+            directory.touch()
+        directory.unlink()
+        assert await other.list_workers() == []
+
+
 async def test_nothing_is_left_in_the_runtime_directory_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """`sudo -E` keeps the variable: what root made there, its owner could not enter."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:

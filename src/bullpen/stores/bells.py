@@ -276,7 +276,9 @@ class DatagramDoorbell:
             finally:
                 self._own.discard(path.name)
                 loop.remove_reader(receiver)
-                path.unlink(missing_ok=True)
+                # What cannot be removed is no reason to stay; others clear it up.
+                with suppress(OSError):
+                    path.unlink()
 
     def _clear_up(self) -> None:
         """What the killed have left. Nobody may ever ring there and be refused: no worker's number comes back.

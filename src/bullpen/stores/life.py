@@ -78,7 +78,9 @@ class LifeLocks:
         with self._locking:
             descriptor = self._held.pop(token, -1)
             if descriptor >= 0:
-                self._path(token).unlink(missing_ok=True)
+                # Where it cannot be removed it is left behind like that of one who was killed: it is free.
+                with suppress(OSError):
+                    self._path(token).unlink()
                 os.close(descriptor)
 
     def probe(self, worker: Worker) -> Liveness:
@@ -115,8 +117,7 @@ class LifeLocks:
 
     def close(self) -> None:
         for token in list(self._held):
-            with suppress(OSError):
-                self.drop(token)
+            self.drop(token)
 
     def let_go(self) -> None:
         held, self._held = self._held, {}

@@ -40,3 +40,14 @@ def test_who_clears_up_takes_nothing_from_one_who_is_just_coming(
     finally:
         first.close()
         coming.close()
+
+
+def test_a_lock_that_cannot_be_removed_is_free_all_the_same(tmp_path: Path) -> None:
+    """As in a directory that has become read-only."""
+    directory, moved = tmp_path / "lives", tmp_path / "moved"
+    locks = LifeLocks(directory)
+    locks.hold("mine")
+    directory.rename(moved)
+    directory.touch()
+    locks.drop("mine")
+    assert LifeLocks(moved)._look("mine") is Liveness.DEAD
