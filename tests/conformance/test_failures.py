@@ -165,6 +165,31 @@ async def _write_before_and_after(url: str, team_id: int, tell_parent: int, is_c
         os._exit(0)
 
 
+async def use_the_store_of_a_parent(line: Line, url: str, team_id: int) -> None:
+    """As a forked child, which opens none of its own."""
+    said, tell = os.pipe()
+    async with opened(url, patience_seconds=2.0) as store:
+        await store.create_task(user_of(team_id), "of the parent")
+        await store.list_tasks(team_id)
+        if not os.fork():
+            try:
+                os.write(tell, asyncio.run(_try_everything(store, team_id)).encode())
+            finally:
+                os._exit(1)
+        os.close(tell)
+        await line.say("over", outcomes=(await asyncio.to_thread(os.read, said, 10_000)).decode())
+
+
+async def _try_everything(store: Store, team_id: int) -> str:
+    outcomes = []
+    for verb in (store.list_tasks(team_id), store.list_tasks(team_id), store.create_task(user_of(team_id), "refused")):
+        try:
+            outcomes.append(str(await verb))
+        except Exception as error:
+            outcomes.append(f"{type(error).__name__}: {error}")
+    return "\n".join(outcomes)
+
+
 async def fork_while_closing(line: Line, url: str, team_id: int) -> None:
     """A thread forks as soon as the store is closing its first connection, and the child forks in turn."""
     is_closing, is_forked = threading.Event(), threading.Event()
@@ -776,6 +801,16 @@ async def test_what_a_forked_child_has_written_is_there_when_its_parent_has_clos
         tasks = await store.list_tasks(user.team_id)
         assert [task.subject for task in tasks] == ["of the parent", "of the child", "of the child alone"]
         assert (await store.create_task(user, "next")).id == 4
+
+
+async def test_the_store_of_its_parent_is_closed_for_a_forked_child(disk_store_url: str, crew: Crew) -> None:
+    """The threads by which it would be used are not there: nobody must wait for them."""
+    async with opened(disk_store_url) as store:
+        _, user = await create_team(store)
+        parent = crew.start(use_the_store_of_a_parent, url=disk_store_url, team_id=user.team_id)
+        outcomes = (await parent.hear("over"))["outcomes"].splitlines()
+        assert outcomes == ["UsageError: this store has been closed: open it again"] * 3
+        assert [task.subject for task in await store.list_tasks(user.team_id)] == ["of the parent"]
 
 
 async def test_a_child_that_is_forked_while_its_parent_closes_the_store_may_fork_in_turn(

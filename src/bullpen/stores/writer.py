@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 
 from bullpen.errors import UsageError
 from bullpen.stores.ending import run_to_the_end
+from bullpen.stores.forks import let_go_in_children
 from bullpen.stores.gate import Gate, Visit
 from bullpen.stores.job import Job
 from bullpen.stores.pace import Pace
@@ -79,6 +80,7 @@ class Writer:
         self._groups = 0
         self._is_open = True
         self._is_closing = False
+        let_go_in_children(self)
         # A daemon: a gate that is never opened must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -112,6 +114,10 @@ class Writer:
         self._queue.put(None)
         await run_to_the_end(self._thread.join, CLOSE_PATIENCE_SECONDS)
         return self.has_ended
+
+    def let_go(self) -> None:
+        """The thread is the parent's: in a child, who waited for it would wait for nobody."""
+        self._is_closing = True
 
     @property
     def has_ended(self) -> bool:

@@ -147,11 +147,15 @@ class SqliteStore(VerbStore):
             self._bell.close()
 
     def let_go(self) -> None:
-        """What the child does with this store it does on connections of its own."""
+        """In the child it is closed, without a word to the database: both threads are the parent's."""
         for cursor in (self._write_cursor, self._read_cursor):
             if cursor is not None:
                 leave_to_parent(cursor.connection)
         self._write_cursor = self._read_cursor = None
+        # Another one: what is locked of the parent's when it forks stays so here.
+        self._readers = ThreadPoolExecutor(1)
+        self._readers.shutdown()
+        self._last_look_seconds = float("inf")
 
     # -- writing -------------------------------------------------------------------------
 
