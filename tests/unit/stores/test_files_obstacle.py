@@ -86,6 +86,23 @@ async def test_a_team_whose_files_are_mounted_is_not_made_anew_and_holds_up_no_o
             assert [task.subject for task in await store.list_tasks(old.id)] == ["old"]
 
 
+async def test_a_team_that_has_no_place_to_go_is_not_made_anew_upon_what_it_had(tmp_path: Path) -> None:
+    """Its tasks and its mail would be the new one's."""
+    async with files(tmp_path) as store:
+        old = await store.create_team("default")
+        await store.create_task(user_of(old.id), "old")
+        await store.delete_team(user_of(old.id))
+        # Another program gives this team a board as all others have one.
+        (tmp_path / ".teams/default/tasks").mkdir()
+        with pytest.raises(StoreUnavailable, match=r"no place for a directory at .*/default/tasks:"):
+            await store.create_team("default")
+        assert [task.subject for task in await store.list_tasks(old.id)] == ["old"]
+        (tmp_path / ".teams/default/tasks").rmdir()
+        new = await store.create_team("default")
+        assert await store.list_tasks(new.id) == []
+        assert [task.subject for task in await store.list_tasks(old.id)] == ["old"]
+
+
 async def test_a_team_that_is_made_deleted_and_made_again_at_once_needs_no_place_of_its_own_yet(tmp_path: Path) -> None:
     put_task(tmp_path, 1)
     async with files(tmp_path) as store:

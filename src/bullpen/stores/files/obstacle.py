@@ -41,10 +41,14 @@ def check_directory(directory: str) -> str | None:
     return None if os.access(directory, os.W_OK | os.X_OK) else _not_ours(directory)
 
 
-def check_move(source: str, directory: str) -> str | None:
-    """Why what lies at `source` cannot be moved into this directory; None if it can, or nothing lies there yet."""
+def check_move(source: str, target: str) -> str | None:
+    """Why what lies at `source` cannot be moved to `target`; None if it can, or nothing lies there yet."""
     if not os.path.lexists(source):
         return None
+    # It would be taken for moved already, and stay where it is. Where case makes no difference it may be itself.
+    if os.path.lexists(target) and not os.path.samestat(os.lstat(source), os.lstat(target)):
+        return _in_the_way(target, what="directory")
+    directory = os.path.dirname(target)
     why = check_directory(os.path.dirname(source)) or check_directory(directory)
     if why is not None:
         return why
@@ -73,8 +77,8 @@ def _check_kind(path: str) -> str | None:
     return None if is_file else _in_the_way(path)
 
 
-def _in_the_way(path: str) -> str:
-    return f"there is no place for a file at {path}: remove what lies there, nothing was changed"
+def _in_the_way(path: str, *, what: str = "file") -> str:
+    return f"there is no place for a {what} at {path}: remove what lies there, nothing was changed"
 
 
 def _not_ours(path: str) -> str:

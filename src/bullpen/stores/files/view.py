@@ -385,7 +385,7 @@ class View:
 
     def move(self, source: str, target: str) -> None:
         """A directory goes to another place. The first thing that a verb does, and it is a group of its own."""
-        place = self._base(target.rpartition("/")[0])
+        place = self._base(target)
         self._refuse(source, lambda base: None if place is None else check_move(base, place))
         self._top().moves.append((source, target))
         self._version += 1
