@@ -341,6 +341,28 @@ async def test_a_text_of_several_digits_is_not_taken_for_several_numbers(board: 
             await call
 
 
+# Kept as they came, they would be a damaged record for whoever reads it, or an engine's own words.
+OF_ANOTHER_KIND: dict[str, Callable[[Store, Board, Any], Awaitable[Any]]] = {
+    "subject": lambda store, board, value: store.create_task(board.user, value),
+    "content": lambda store, board, value: store.send(board.user, "lead", value),
+    "to": lambda store, board, value: store.send(board.user, value, "x"),
+    "model": lambda store, board, value: store.spawn_member(board.user, "bob", model=value),
+    "plan_required": lambda store, board, value: store.spawn_member(board.user, "bob", plan_required=value),
+    "approve": lambda store, board, value: store.answer_request(board.user, 1, approve=value),
+    "digest": lambda store, board, value: store.open_request(board.user, RequestKind.PLAN, "lead", digest=value),
+    "payload": lambda store, board, value: store.open_request(board.user, RequestKind.PLAN, "lead", payload=value),
+    "settings": lambda store, board, value: store.change_team(board.user, settings=value),
+}
+
+
+@pytest.mark.parametrize("what", OF_ANOTHER_KIND)
+async def test_what_is_of_another_kind_than_is_asked_for_is_refused_by_every_store(board: Board, what: str) -> None:
+    for value in (5, 0.5, [1], b"x"):
+        with pytest.raises(UsageError, match=f"makes no sense as {what}"):
+            await OF_ANOTHER_KIND[what](board.store, board, value)
+    assert await board.store.list_requests(board.id) == []
+
+
 async def test_an_incarnation_without_sense_is_refused(board: Board) -> None:
     for number in (-1, 1, 2**31, 2**63, 10**40):
         with pytest.raises((LeaseLost, UsageError)):

@@ -9,6 +9,7 @@ and a repeated operation id returns the first outcome instead of running again.
 What cannot be stored does not come past here: texts are made storable, numbers
 that no store has a column for are refused. A number may come as a text, as it
 does out of JSON: no engine is asked what it makes of one, each would say another thing.
+Nor what it makes of a number where a text belongs: one would keep it, and find it damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import inspect
 import operator
 import re
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from itertools import chain, repeat
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -93,7 +94,12 @@ class _Asked(NamedTuple):
     name: str
     is_number: bool = False
     are_numbers: bool = False
+    kind: type | None = None
+    """What it is, if that is a plain one of these."""
 
+
+_KINDS: dict[str, type] = {"str": str, "bool": bool, "Mapping[str, Any]": Mapping}
+_WORDS = {str: "a text", bool: "True or False", Mapping: "an object with names"}
 
 _UNASKED = _Asked("")
 
@@ -104,7 +110,9 @@ def _asked(function: Callable[..., Any]) -> dict[str, _Asked]:
 
 
 def _asked_by(name: str, annotation: str) -> _Asked:
-    return _Asked(name, bool(re.match(r"int\b", annotation)), annotation == "Sequence[int]")
+    # Whatever names a deed is made a text of.
+    kind = None if name == "operation_id" else _KINDS.get(annotation.removesuffix(" | None"))
+    return _Asked(name, bool(re.match(r"int\b", annotation)), annotation == "Sequence[int]", kind)
 
 
 _WITHOUT_NUMBERS = (str, type(None), bool)
@@ -115,6 +123,8 @@ def _usable(value: Any, asked: _Asked) -> Any:
     kind = type(value)
     if kind is MemberRef:
         return _usable_member(value)
+    if asked.kind is not None and kind is not asked.kind and not isinstance(value, asked.kind | None):
+        raise UsageError(f"{value!r:.40} makes no sense as {asked.name}, which is {_WORDS[asked.kind]}")
     if asked.is_number and kind is not int and value is not None:
         value = _number(value, asked.name)
     elif asked.are_numbers:
