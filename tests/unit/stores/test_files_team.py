@@ -146,9 +146,17 @@ async def test_a_change_that_was_refused_leaves_a_large_roster_as_it_was(tmp_pat
         assert await store.list_members(team.id) == before
 
 
-@pytest.mark.parametrize("left", [None, "<<<<<<< HEAD", '{"next_team_id": null, "next_worker_id": "2"}'])
+COUNTERS = [
+    None,
+    "<<<<<<< HEAD",
+    '{"next_team_id": null, "next_worker_id": "2"}',
+    '{"next_team_id": 2, "next_worker_id": 1}',
+]
+
+
+@pytest.mark.parametrize("left", COUNTERS)
 async def test_no_id_comes_twice_where_the_counters_were_left_behind(tmp_path: Path, left: str | None) -> None:
-    """A copy without the files whose names begin with a dot, or a merge that nobody finished."""
+    """A copy without the files whose names begin with a dot, a merge that nobody finished, or what git had of them."""
     async with files(tmp_path) as store:
         teams = [await store.create_team(name) for name in ("crew", "troop")]
         host = await store.register_worker()
@@ -168,6 +176,22 @@ async def test_no_id_comes_twice_where_the_counters_were_left_behind(tmp_path: P
         worker = await store.register_worker()
         assert worker.id != host.id, "or it would be taken for the host of ana"
         assert (await store.join_member(worker.id, teams[0].id, "ana")).worker_id == worker.id
+
+
+async def test_a_worker_that_has_stopped_keeps_its_number_where_the_counters_are_older(tmp_path: Path) -> None:
+    counters = tmp_path / ".teams/.store.json"
+    async with files(tmp_path) as store:
+        team = await store.create_team("crew")
+        first = await store.register_worker()
+        before = counters.read_bytes()
+        stopped, alive = [await store.register_worker() for _ in range(2)]
+        await store.stop_worker(stopped.id)
+        ana = await store.join_member(alive.id, team.id, "ana")
+        counters.write_bytes(before)
+        new = await store.register_worker()
+        assert new.id not in (first.id, stopped.id, alive.id)
+        assert (await store.renew_worker(alive.id)).token == alive.token
+        assert (await store.get_member(team.id, "ana")).ref == ana.ref
 
 
 async def test_mail_and_requests_go_on_where_another_program_wrote_its_record_over_ours(tmp_path: Path) -> None:

@@ -217,10 +217,12 @@ class FilesTransaction:
         with whole(STORE):
             if counters.get("schema", SCHEMA) > SCHEMA:
                 raise SchemaTooNew
-        number = counters.get(name)
-        if not isinstance(number, int):
-            # The first of all; or a copy without the files whose names begin with a dot, a conflict left by a merge.
-            number = max(taken(), default=0) + 1
+        number = max(taken(), default=0) + 1
+        counted = counters.get(name)
+        # It is none in a copy without the files whose names begin with a dot, or where a merge has left a conflict; and
+        # too low where git has brought it back as it was, and knows nothing of what came since.
+        if isinstance(counted, int):
+            number = max(number, counted)
         self.view.write(STORE, file_bytes({**counters, name: number + 1}))
         return number
 
@@ -231,7 +233,7 @@ class FilesTransaction:
 
     def _worker_ids(self) -> Iterator[int]:
         """Also of those who are gone, but somebody's host as far as that one knows."""
-        yield from (worker.id for worker in self._workers.listed(include_stopped=True))
+        yield from self._workers.numbers()
         for file in self._catalogue.every(include_deleted=True):
             yield from (member.worker_id for member in file.members.values() if member.worker_id is not None)
 

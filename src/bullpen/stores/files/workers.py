@@ -29,6 +29,11 @@ class Workers:
         found = self._raw(worker_id)
         return None if found is None else _worker(*found)
 
+    def numbers(self) -> list[int]:
+        """Of all who have a record."""
+        names = [*self.view.names(WORKERS), *self.view.names(STOPPED_WORKERS)]
+        return [int(match[1]) for name in names if (match := WORKER_FILE.fullmatch(name))]
+
     def listed(self, *, include_stopped: bool) -> list[Worker]:
         directories = [WORKERS, STOPPED_WORKERS] if include_stopped else [WORKERS]
         paths = [
