@@ -326,6 +326,26 @@ async def test_what_somebody_else_wrote_after_a_kill_is_left_alone(
         assert (second.status, second.result) == (TaskStatus.COMPLETED, "by hand")
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link to itself"])
+async def test_what_is_no_file_holds_up_nobody_who_completes_the_verb_of_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    task = tmp_path / ".tasks/task_2.json"
+    async with files(tmp_path) as store:
+        team_id = await a_chain(store)
+        with monkeypatch.context() as patch:
+            die_before_step(patch, 0)
+            with pytest.raises(Killed):
+                await store.complete_task(user_of(team_id), 1)
+        task.unlink()
+        if kind == "pipe":
+            os.mkfifo(task)
+        else:
+            task.symlink_to(task.name)
+        async with asyncio.timeout(10), files(tmp_path, patience_seconds=5.0) as other:
+            assert await check_chain(other, team_id)
+
+
 async def test_after_a_power_cut_a_task_that_somebody_else_wrote_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

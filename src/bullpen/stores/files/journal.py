@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bullpen.stores.files.layout import INBOX_FILE, JOURNAL
+from bullpen.stores.files.obstacle import is_regular, without_waiting
 from bullpen.stores.life import boot_id
 
 MAX_BYTES = 1 << 19
@@ -260,11 +261,10 @@ def _find_again(changes: Changes) -> None:
 
 
 def _content_of(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
+    """Nothing, if it is no file or not ours to read."""
+    with suppress(OSError), open(path, "rb", opener=without_waiting) as file:
+        return file.read() if is_regular(file) else b""
+    return b""
 
 
 def _move(source: str, target: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import BinaryIO
 
 # What stands where a directory should, or a link that leads to itself or to a name that no file can have.
 _NO_PLACE = (errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -56,6 +57,16 @@ def check_move(source: str, target: str) -> str | None:
         return _not_ours(source)
     is_apart = os.path.ismount(source) or os.lstat(source).st_dev != os.stat(_nearest(directory)).st_dev
     return f"{source} is mounted and cannot be moved: do so by hand, nothing was changed" if is_apart else None
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """A pipe with the name of a file would be waited for until somebody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def is_regular(file: BinaryIO) -> bool:
+    """What is a pipe or a device has no content that ends: it is as good as torn."""
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
 def _nearest(directory: str) -> str:

@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import merge
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from bullpen.errors import StoreUnavailable
 from bullpen.stores.files.form import parse_object
 from bullpen.stores.files.journal import Changes
-from bullpen.stores.files.obstacle import check_append, check_directory, check_move, check_replace
+from bullpen.stores.files.obstacle import (
+    check_append,
+    check_directory,
+    check_move,
+    check_replace,
+    is_regular,
+    without_waiting,
+)
 
 T = TypeVar("T")
 
@@ -415,8 +421,8 @@ class View:
         if base is None:
             return None
         try:
-            with open(base, "rb", opener=_without_waiting) as file:
-                return file.read() if _is_regular(file) else b""
+            with open(base, "rb", opener=without_waiting) as file:
+                return file.read() if is_regular(file) else b""
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
@@ -449,23 +455,13 @@ class View:
         if base is None:
             return b""
         try:
-            with open(base, "rb", opener=_without_waiting) as file:
-                if not _is_regular(file):
+            with open(base, "rb", opener=without_waiting) as file:
+                if not is_regular(file):
                     return b""
                 file.seek(start)
                 return file.read(end - start)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return b""
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """A pipe with the name of a file would be waited for until somebody writes into it."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _is_regular(file: BinaryIO) -> bool:
-    """What is a pipe or a device has no content that ends: it is as good as torn."""
-    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
 def _signature(found: os.stat_result) -> Signature:
