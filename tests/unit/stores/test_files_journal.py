@@ -346,6 +346,28 @@ async def test_what_is_no_file_holds_up_nobody_who_completes_the_verb_of_a_kille
             assert await check_chain(other, team_id)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link to itself", "directory"])
+async def test_the_journal_is_emptied_whatever_another_program_has_put_in_the_place_of_a_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    task = tmp_path / ".tasks/task_2.json"
+    async with files(tmp_path) as store:
+        user = user_of(await a_chain(store))
+        task.unlink()
+        if kind == "pipe":
+            os.mkfifo(task)
+        elif kind == "directory":
+            task.mkdir()
+        else:
+            task.symlink_to(task.name)
+        # More than it holds: it is emptied while the store is in use, and when it is left.
+        await store.send(user, "lead", "x" * journal.MAX_BYTES)
+        assert records_in(tmp_path) == b""
+        await store.send(user, "lead", "more")
+    assert records_in(tmp_path) == b""
+    assert caplog.text == ""
+
+
 async def test_after_a_power_cut_a_task_that_somebody_else_wrote_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ byte is none. Marks are derived and never flushed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -44,6 +45,18 @@ from bullpen.stores.files.obstacle import is_regular, without_waiting
 from bullpen.stores.life import boot_id
 
 MAX_BYTES = 1 << 19
+
+# Gone, a directory, a socket, a link to nowhere, another user's.
+_ANOTHERS = (
+    errno.ENOENT,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ENXIO,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+)
 _ROOM_BYTES = 1 << 16
 
 ForeignState = Callable[[str, bytes], str | None]
@@ -350,18 +363,26 @@ def _mark(path: str, is_set: bool) -> None:
 def _flush(root: str, paths: set[str]) -> None:
     directories = {""}
     for path in sorted(paths):
-        with suppress(FileNotFoundError, IsADirectoryError):
-            descriptor = os.open(os.path.join(root, path), os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        _flush_file(os.path.join(root, path))
         while path:
             path = path.rpartition("/")[0]
             directories.add(path)
     for directory in sorted(directories):
         with suppress(FileNotFoundError):
             _sync_directory(os.path.join(root, directory))
+
+
+def _flush_file(path: str) -> None:
+    """If it is still ours: what another program or user has put in its place is not ours to flush."""
+    try:
+        file = open(path, "rb", opener=without_waiting)
+    except OSError as error:
+        if error.errno not in _ANOTHERS:
+            raise
+        return
+    with file:
+        if is_regular(file):
+            os.fsync(file.fileno())
 
 
 # Not everywhere; what it leaves out, such as times, nobody needs.
