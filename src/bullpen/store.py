@@ -602,7 +602,8 @@ class Store(Protocol):
         ...
 
     async def expire_requests(self) -> list[Request]:
-        """Close what is past its deadline. A shutdown is then forced: incarnation + 1, `shutdown`, task given back."""
+        """Close what is past its deadline. A shutdown is then forced: incarnation + 1, `shutdown`, task given back;
+        also one that was answered with yes, if the member has not left by then."""
         ...
 
     async def get_request(self, team_id: int, request_id: int) -> Request: ...

@@ -37,7 +37,7 @@ async def test_it_says_who_stopped_when_asked_and_who_had_to_be_forced(tmp_path:
         await until(team, EventKind.TOOL_CALL_FINISHED, tool="TeamDelete")
         said = (await results(team, "lead"))[-1]
     assert "good: stopped when asked" in said
-    assert "deaf: did not answer in time and was stopped by force" in said
+    assert "deaf: did not stop in time and was stopped by force" in said
 
 
 async def test_deleting_cancels_open_questions_and_nobody_acts_in_a_deleted_team(tmp_path: Path) -> None:

@@ -347,6 +347,36 @@ async def test_the_deadline_of_a_shutdown_wins_over_a_running_call(board: Board)
         await board.store.finish_call(ana, "call-1", "done at last")
 
 
+async def test_the_deadline_of_a_shutdown_counts_until_who_said_yes_has_left(board: Board) -> None:
+    ana, ben = await board.teammate("ana"), await board.teammate("ben")
+    task = await board.claimed(ana)
+    for ref in (ana, ben):
+        request = await board.store.open_request(board.lead, RequestKind.SHUTDOWN, ref.name, timeout_seconds=30)
+        await board.store.answer_request(ref, request.id, approve=True)
+    await board.store.shut_down_member(ben)
+    board.clock.advance(29)
+    assert await board.store.expire_requests() == []
+    board.clock.advance(2)
+    [forced] = await board.store.expire_requests()
+    assert (forced.asked, forced.status, forced.approved) == ("ana", RequestStatus.ANSWERED, True)
+    member = await board.member("ana")
+    assert (member.status, member.status_reason, member.worker_id) == (MemberStatus.SHUTDOWN, "forced", None)
+    assert (await board.get(task.id)).owner is None
+    assert "ana said yes, did not leave in time" in (await board.inbox("lead"))[-1].content
+    with pytest.raises(LeaseLost):
+        await board.store.shut_down_member(ana)
+    assert await board.store.expire_requests() == []
+
+
+async def test_a_yes_to_a_shutdown_without_a_deadline_is_not_forced(board: Board) -> None:
+    ana = await board.teammate("ana")
+    request = await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "ana")
+    await board.store.answer_request(ana, request.id, approve=True)
+    board.clock.advance(3600)
+    assert await board.store.expire_requests() == []
+    assert (await board.member("ana")).status is MemberStatus.STOPPING
+
+
 async def test_a_deadline_does_not_force_the_next_incarnation(board: Board) -> None:
     ana = await board.teammate("ana")
     await board.store.open_request(board.lead, RequestKind.SHUTDOWN, "ana", timeout_seconds=30)

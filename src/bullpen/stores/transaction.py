@@ -361,7 +361,8 @@ class Transaction(Protocol):
         ...
 
     async def list_requests_due(self, moment: datetime) -> list[Request]:
-        """Open ones of any team with `open_until` before that moment; not locked."""
+        """Of any team, with `open_until` before that moment: open ones, and shutdowns to which a member that is still
+        there has said yes; not locked."""
         ...
 
     async def find_end(self, team_id: int, key: str) -> TranscriptEnd:

@@ -24,7 +24,7 @@ _SPAWNED = {
     "delivered": "was idle and has your prompt now",
     "queued": "is at work; your prompt reaches it between two of its steps",
 }
-_STOPPED = {"asked": "stopped when asked", "forced": "did not answer in time and was stopped by force"}
+_STOPPED = {"asked": "stopped when asked", "forced": "did not stop in time and was stopped by force"}
 
 
 # -- Task ------------------------------------------------------------------------------

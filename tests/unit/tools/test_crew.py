@@ -220,7 +220,7 @@ async def test_who_stopped_how_is_reported(hands: MakeHands, store: Store) -> No
     assert lines[0].startswith("team 'crew' is deleted")
     assert lines[1:4] == [
         "ana: stopped when asked",
-        "ben: did not answer in time and was stopped by force",
+        "ben: did not stop in time and was stopped by force",
         "cleo: stopped when asked",
     ]
 

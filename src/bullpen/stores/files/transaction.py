@@ -741,16 +741,19 @@ class FilesTransaction:
         return [int(match[1]) for match in names if match]
 
     async def list_requests_due(self, moment: datetime) -> list[Request]:
-        found = [
-            self._find_request(file.team.id, number)
-            for file in self._catalogue.every(include_deleted=True)
-            for number in sorted(file.open_requests)
+        files = self._catalogue.every(include_deleted=True)
+        still_open = [(file.team.id, number) for file in files for number in sorted(file.open_requests)]
+        said_yes = [
+            (member.team_id, member.shutdown_request_id)
+            for worker in self._workers.listed(include_stopped=False)
+            for member in self._members_of(worker.id)
+            if member.status is MemberStatus.STOPPING and member.shutdown_request_id is not None
         ]
         return [
             request
-            for request in found
-            if request is not None
-            and request.status is RequestStatus.OPEN
+            for team_id, number in (*still_open, *said_yes)
+            if (request := self._find_request(team_id, number)) is not None
+            and request.status in (RequestStatus.OPEN, RequestStatus.ANSWERED)
             and request.open_until is not None
             and request.open_until < moment
         ]

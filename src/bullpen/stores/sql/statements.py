@@ -38,6 +38,13 @@ HOLD_MEMBERS = "SELECT {member_columns} FROM member WHERE team_id = :team_id ORD
 
 LIST_MEMBERS_OF = "SELECT {member_columns} FROM member WHERE worker_id = :worker_id ORDER BY team_id, name_key"
 
+# Few or none of those who are hosted, of whom there is an index.
+LIST_STOPPING = """
+    SELECT {member_columns} FROM member
+    WHERE worker_id IS NOT NULL AND status = 'stopping' AND shutdown_request_id IS NOT NULL
+    ORDER BY team_id, name_key
+"""
+
 LIST_WANTED = """
     SELECT {member_columns} FROM member
     WHERE status = 'wanted' AND (kind = 'lead' OR :leads_only = 0) AND (labels = '[]' OR {labels_allowed})

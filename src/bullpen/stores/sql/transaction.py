@@ -422,7 +422,12 @@ class SqlTransaction:
         return await self._all(REQUEST, statement, lock, team_id=team_id, **plain)
 
     async def list_requests_due(self, moment: datetime) -> list[Request]:
-        return await self._all(REQUEST, statements.LIST_REQUESTS_DUE, moment=self._dialect.moment(moment))
+        due = await self._all(REQUEST, statements.LIST_REQUESTS_DUE, moment=self._dialect.moment(moment))
+        for member in await self._all(MEMBER, statements.LIST_STOPPING):
+            said_yes = await self.find(Request, member.team_id, member.shutdown_request_id)
+            if said_yes is not None and said_yes.status is RequestStatus.ANSWERED and _is_due(said_yes, moment):
+                due.append(said_yes)
+        return due
 
     async def find_end(self, team_id: int, key: str) -> TranscriptEnd:
         [(seq, has_open_calls)] = await self._rows(statements.FIND_END, team_id=team_id, key=key)
@@ -495,6 +500,10 @@ class SqlTransaction:
 
     def ring(self, ring: Ring) -> None:
         self._rings[ring] = None
+
+
+def _is_due(request: Request, moment: datetime) -> bool:
+    return request.open_until is not None and request.open_until < moment
 
 
 @cache

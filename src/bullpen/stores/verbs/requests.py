@@ -148,21 +148,11 @@ class RequestVerbs:
             asked = await _hold_asked(tx, due)
             await _hold_asker(tx, due)
             request = await tx.find(Request, due.team_id, due.id, lock=Lock.UPDATE)
-            if request is None or request.status is not RequestStatus.OPEN:
-                continue
-            closed = close(request, RequestStatus.EXPIRED, at=tx.now)
-            await end_request(tx, closed, actor=SYSTEM)
-            if closed.kind is RequestKind.SHUTDOWN and asked is not None:
-                await _force_shutdown(tx, asked, closed)
-            else:
-                await notify(
-                    tx,
-                    closed.team_id,
-                    closed.asker,
-                    f"{closed.kind} {closed.id} expired without an answer",
-                    request_id=closed.id,
-                )
-            expired.append(closed)
+            if request is not None and request.status is RequestStatus.OPEN:
+                expired.append(await _expire(tx, request, asked))
+            elif request is not None and asked is not None and _is_leaving(asked, request):
+                await _force_shutdown(tx, asked, request)
+                expired.append(request)
         return expired
 
     @read
@@ -240,6 +230,23 @@ async def _answer_for_the_absent(tx: Transaction, request: Request, target: Memb
     return closed
 
 
+async def _expire(tx: Transaction, request: Request, asked: Member | None) -> Request:
+    """Nobody has answered in time. All three are locked."""
+    closed = close(request, RequestStatus.EXPIRED, at=tx.now)
+    await end_request(tx, closed, actor=SYSTEM)
+    if closed.kind is RequestKind.SHUTDOWN and asked is not None:
+        await _force_shutdown(tx, asked, closed)
+    else:
+        why = f"{closed.kind} {closed.id} expired without an answer"
+        await notify(tx, closed.team_id, closed.asker, why, request_id=closed.id)
+    return closed
+
+
+def _is_leaving(member: Member, request: Request) -> bool:
+    """It has said yes to this one, and is still there: until it has left, the deadline counts."""
+    return member.status is MemberStatus.STOPPING and member.shutdown_request_id == request.id
+
+
 async def _force_shutdown(tx: Transaction, member: Member, request: Request) -> None:
     """The deadline has passed. An incarnation that is over has nothing left to be forced."""
     if member.incarnation != request.incarnation or member.status is MemberStatus.SHUTDOWN:
@@ -247,7 +254,8 @@ async def _force_shutdown(tx: Transaction, member: Member, request: Request) -> 
     await put_to_rest(
         tx, member, reason="forced", actor=SYSTEM, note="it was forced to shut down", ends_incarnation=True
     )
-    await tell_lead(tx, member.team_id, f"{member.name} did not answer in time and was shut down by force")
+    why = "did not answer in time" if request.approved is None else "said yes, did not leave in time"
+    await tell_lead(tx, member.team_id, f"{member.name} {why} and was shut down by force")
 
 
 async def _supersede(tx: Transaction, asker: Member, kind: RequestKind, digest: str) -> None:
