@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import psycopg
 import pytest
 
-from bullpen.domain.member import Member, MemberStatus
+from bullpen.domain.member import Member, MemberRef, MemberStatus
 from bullpen.domain.submission import Work
-from bullpen.domain.task import Task, TaskStatus
+from bullpen.domain.task import Task, TaskChanges, TaskStatus
 from bullpen.store import Store
 from bullpen.stores.postgresql.transaction import PostgresTransaction
 from tests.support.stores import create_team, join, opened
 from tests.unit.stores.postgres_server import BOUND_SECONDS, backend_that_waits, backends_that_wait
 
-Verb = Callable[[Store, Member], Awaitable[Any]]
+Verb = Callable[[Store, Member], Coroutine[Any, Any, Any]]
 
 WORK = Work(base="0" * 40, commit="a" * 40)
 
@@ -82,3 +82,64 @@ async def test_a_task_that_is_left_to_who_is_up_is_not_left_alone_when_that_one_
         async with asyncio.timeout(BOUND_SECONDS):
             await asyncio.gather(lapsing, leaving)
         assert (await store.get_member(team.id, "cat")).status is MemberStatus.WANTED
+
+
+_AWAY_FROM_ITS_OWNER: Mapping[str, Callable[[Store, MemberRef], Coroutine[Any, Any, Any]]] = {
+    "complete": lambda store, user: store.complete_task(user, 1),
+    "hand in": lambda store, user: store.complete_task(user, 1, work=WORK),
+    "fail": lambda store, user: store.fail_task(user, 1),
+    "release": lambda store, user: store.release_task(user, 1),
+    "delete": lambda store, user: store.delete_task(user, 1),
+    "give away": lambda store, user: store.update_task(user, 1, TaskChanges(owner="lead")),
+    "take back": lambda store, user: store.update_task(user, 1, TaskChanges(owner=None)),
+}
+
+
+@pytest.mark.parametrize("verb", _AWAY_FROM_ITS_OWNER)
+async def test_who_takes_a_task_away_holds_its_owner_first(postgres_url: str, verb: str) -> None:
+    """Else one who leaves, which holds itself and then its task, and who does that wait for each other."""
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, user = await create_team(store)
+        ana = (await join(store, team.id, "ana")).ref
+        await store.create_task(user, "x")
+        await store.claim_task(ana, 1)
+        await other.execute("SELECT * FROM member WHERE name_key = 'ana' FOR UPDATE")
+        ending = asyncio.create_task(_AWAY_FROM_ITS_OWNER[verb](store, user))
+        await backend_that_waits(postgres_url)
+        await other.execute("SELECT * FROM task FOR UPDATE NOWAIT")
+        await other.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            await ending
+        assert "stop working on it" in (await store.list_mail(team.id, "ana"))[-1].content
+
+
+async def test_who_refuses_work_on_a_task_holds_its_owner_first(postgres_url: str) -> None:
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, user = await create_team(store)
+        worker = await store.register_worker(slots=1)
+        ana = (await join(store, team.id, "ana")).ref
+        await store.create_task(user, "x")
+        await store.claim_task(ana, 1)
+        await store.complete_task(ana, 1, work=WORK)
+        assert await store.take_submission(worker.id) is not None
+        await other.execute("SELECT * FROM member WHERE name_key = 'ana' FOR UPDATE")
+        refusing = asyncio.create_task(store.refuse_submission(worker.id, team.id, 1, "it does not build"))
+        await backend_that_waits(postgres_url)
+        await other.execute("SELECT * FROM task FOR UPDATE NOWAIT")
+        await other.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert (await refusing).note == "it does not build"
+
+
+async def test_who_gives_a_task_to_somebody_holds_that_one_first(postgres_url: str) -> None:
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, user = await create_team(store)
+        await join(store, team.id, "ana")
+        await store.create_task(user, "x")
+        await other.execute("SELECT * FROM member WHERE name_key = 'ana' FOR UPDATE")
+        giving = asyncio.create_task(store.update_task(user, 1, TaskChanges(owner="ana")))
+        await backend_that_waits(postgres_url)
+        await other.execute("SELECT * FROM task FOR UPDATE NOWAIT")
+        await other.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert (await giving).owner == "ana"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bullpen.domain.member import Member
-from bullpen.domain.task import Task, TaskStatus, format_ids
+from bullpen.domain.member import LEAD, USER, Member, MemberRef
+from bullpen.domain.task import FINISHED, Task, TaskStatus, format_ids
 from bullpen.domain.text import check_role, clean, name_key
 from bullpen.errors import NotFound, UsageError
 from bullpen.stores.transaction import Lock, Transaction
@@ -19,6 +19,34 @@ async def get_task_record(tx: Transaction, team_id: int, task_id: int, lock: Loc
     if task is None:
         raise NotFound(f"there is no task #{task_id} in this team")
     return task
+
+
+def foresee_task(tx: Transaction, by: MemberRef, task_id: int) -> None:
+    """`hold_task` comes next."""
+    lock = Lock.NONE if _leads(by) else Lock.UPDATE
+    tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=lock))
+
+
+async def hold_task(tx: Transaction, by: MemberRef, task_id: int) -> Task:
+    """To end it, or to take it away. Others have nothing to do with what somebody else works on, as a rule."""
+    if _leads(by):
+        await hold_owners(tx, by, task_id)
+    return await get_task_record(tx, by.team_id, task_id, Lock.UPDATE)
+
+
+async def hold_owners(tx: Transaction, by: MemberRef, task_id: int, *new: str) -> None:
+    """Who has the task, or is to have it, is told of what becomes of it: held before it, in the order of locks. That
+    one may just be leaving, and want its task."""
+    seen = await get_task_record(tx, by.team_id, task_id, Lock.NONE)
+    owners = {name_key(name) for name in new}
+    if seen.owner_key is not None and seen.status not in FINISHED:
+        owners.add(seen.owner_key)
+    for key in sorted(owners - {name_key(by.name)}):
+        await tx.find(Member, by.team_id, key, lock=Lock.SHARE)
+
+
+def _leads(by: MemberRef) -> bool:
+    return name_key(by.name) in (LEAD, USER)
 
 
 async def get_owner(tx: Transaction, team_id: int, name: str) -> Member:

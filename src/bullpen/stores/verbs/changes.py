@@ -20,6 +20,7 @@ from bullpen.stores.verbs.board import (
     checked_subject,
     get_owner,
     get_task_record,
+    hold_owners,
     report_missing_role,
 )
 from bullpen.stores.verbs.fence import fenced
@@ -41,7 +42,9 @@ class ChangeVerbs:
             team = await tx.find(Team, by.team_id, lock=Lock.UPDATE)
             if team is not None:
                 await remember_files(tx, team)
+        tx.foresee(lambda: tx.find(Task, by.team_id, task_id))
         _, me = await fenced(tx, by)
+        await hold_owners(tx, by, task_id, *([changes.owner] if isinstance(changes.owner, str) else []))
         if ends := {*changes.add_blocked_by, *changes.remove_blocked_by, *changes.add_blocks}:
             await tx.lock_graph(by.team_id)
             # Ascending, as locks are taken: who finishes the blocker just now holds it and then wants its dependents.

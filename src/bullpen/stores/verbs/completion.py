@@ -10,7 +10,7 @@ from bullpen.domain.task import CheckRun, Evidence, Task, TaskStatus, check_tran
 from bullpen.domain.text import clean
 from bullpen.errors import CheckRequired, Conflict, NotAllowed, UsageError
 from bullpen.stores.transaction import Lock, Transaction
-from bullpen.stores.verbs.board import get_task_record
+from bullpen.stores.verbs.board import foresee_task, get_task_record, hold_task
 from bullpen.stores.verbs.claiming import begin_work, check_hands_free, take
 from bullpen.stores.verbs.fence import fenced
 from bullpen.stores.verbs.finishing import finish, tell_owner
@@ -116,12 +116,12 @@ async def _hold_to_complete(
     """Who completes, and the task. With work, the number of its submission first: it locks the team."""
     number = 0
     if work is not None:
-        tx.foresee(lambda: tx.fence(by, Lock.SHARE), lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        tx.foresee(lambda: tx.fence(by, Lock.SHARE))
+    foresee_task(tx, by, task_id)
+    if work is not None:
         number = await tx.take_submission_id(by.team_id)
-    else:
-        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
     _, me = await fenced(tx, by)
-    return number, me, await get_task_record(tx, by.team_id, task_id, Lock.UPDATE)
+    return number, me, await hold_task(tx, by, task_id)
 
 
 async def _submit(

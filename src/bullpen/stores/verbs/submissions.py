@@ -96,6 +96,8 @@ class SubmissionVerbs:
         evidence: Evidence | None = None,
         operation_id: str | None = None,
     ) -> Submission:
+        await living_worker(tx, worker_id, lock=Lock.SHARE)
+        await _hold_concerned(tx, await _get(tx, team_id, submission_id, Lock.NONE))
         task, submission = await _hold_taken(tx, worker_id, team_id, submission_id, SubmissionState.REFUSED)
         if submission.state is SubmissionState.REFUSED:
             return submission
@@ -169,6 +171,13 @@ def _concerned(submission: Submission, task: Task | None) -> list[str]:
     if task is None or task.owner is None or task.is_owned_by(submission.member):
         return [submission.member]
     return sorted([submission.member, task.owner], key=name_key)
+
+
+async def _hold_concerned(tx: Transaction, submission: Submission) -> None:
+    """Who is told of its end, before the task, in the order of locks: one who is leaving wants that next."""
+    task = None if submission.task_id is None else await tx.find(Task, submission.team_id, submission.task_id)
+    for name in _concerned(submission, task):
+        await tx.find(Member, submission.team_id, name_key(name), lock=Lock.SHARE)
 
 
 def _kept(tx: Transaction, evidence: Evidence | None) -> Evidence | None:

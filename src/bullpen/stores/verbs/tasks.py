@@ -25,9 +25,11 @@ from bullpen.stores.verbs.board import (
     checked_check,
     checked_role,
     checked_subject,
+    foresee_task,
     get_blockers,
     get_owner,
     get_task_record,
+    hold_task,
     report_missing_role,
 )
 from bullpen.stores.verbs.claiming import begin_work, check_hands_free, check_may_claim, claim_assigned, take
@@ -158,9 +160,9 @@ class TaskVerbs:
     async def fail_task(
         tx: Transaction, by: MemberRef, task_id: int, *, reason: str = "", operation_id: str | None = None
     ) -> Task:
-        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        foresee_task(tx, by, task_id)
         _, me = await fenced(tx, by)
-        task = await get_task_record(tx, by.team_id, task_id, Lock.UPDATE)
+        task = await hold_task(tx, by, task_id)
         if task.status is TaskStatus.FAILED and task.is_owned_by(me.name):
             return task
         check_transition(task, TaskStatus.FAILED, name=me.name, leads=me.leads)
@@ -176,9 +178,9 @@ class TaskVerbs:
     async def release_task(
         tx: Transaction, by: MemberRef, task_id: int, *, note: str = "", operation_id: str | None = None
     ) -> Task:
-        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        foresee_task(tx, by, task_id)
         _, me = await fenced(tx, by, team_must_live=False)
-        task = await get_task_record(tx, by.team_id, task_id, Lock.UPDATE)
+        task = await hold_task(tx, by, task_id)
         if task.status is TaskStatus.PENDING:
             raise Conflict(f"#{task.id} is not in progress: there is nothing to release")
         check_transition(task, TaskStatus.PENDING, name=me.name, leads=me.leads)
@@ -219,9 +221,9 @@ class TaskVerbs:
 
     @write
     async def delete_task(tx: Transaction, by: MemberRef, task_id: int, *, operation_id: str | None = None) -> Task:
-        tx.foresee(lambda: tx.find(Task, by.team_id, task_id, lock=Lock.UPDATE))
+        foresee_task(tx, by, task_id)
         _, me = await fenced(tx, by)
-        task = await get_task_record(tx, by.team_id, task_id, Lock.UPDATE)
+        task = await hold_task(tx, by, task_id)
         check_transition(task, TaskStatus.DELETED, name=me.name, leads=me.leads)
         task = await withdraw_work_on(tx, task, actor=me.name, why=f"{me.name} deleted #{task.id}")
         await tell_owner(tx, task, me, f"#{task.id} was deleted by {me.name}: stop working on it")
