@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from bullpen.domain.member import Member, MemberRef, MemberStatus
+from bullpen.domain.message import MessageType
 from bullpen.domain.submission import Work
 from bullpen.domain.task import Task, TaskChanges, TaskStatus
 from bullpen.store import Store
@@ -143,3 +144,25 @@ async def test_who_gives_a_task_to_somebody_holds_that_one_first(postgres_url: s
         await other.commit()
         async with asyncio.timeout(BOUND_SECONDS):
             assert (await giving).owner == "ana"
+
+
+async def test_who_sends_to_everybody_holds_nobody_while_it_waits_for_one_whom_that_brings_back(
+    postgres_url: str,
+) -> None:
+    """Else they wait for each other: whoever brings that one back too then tells the lead."""
+    async with opened(postgres_url) as store, await psycopg.AsyncConnection.connect(postgres_url) as other:
+        team, user = await create_team(store)
+        host = await store.register_worker(slots=1)
+        await store.spawn_member(user, "cat")
+        cat = await store.host_member(host.id)
+        assert cat is not None
+        await join(store, team.id, "ana")
+        await store.shut_down_member(cat.ref, reason="timeout")
+        # As who is about to send to it.
+        await other.execute("SELECT * FROM member WHERE name_key = 'cat' FOR SHARE")
+        sending = asyncio.create_task(store.send(user, None, "to all", type=MessageType.BROADCAST))
+        await backend_that_waits(postgres_url)
+        await other.execute("SELECT * FROM member WHERE name_key IN ('ana', 'lead') FOR UPDATE NOWAIT")
+        await other.commit()
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert [receipt.outcome for receipt in await sending].count("revives") == 1

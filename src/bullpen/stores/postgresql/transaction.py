@@ -119,6 +119,7 @@ _RECIPIENT = {
 """
     for lock, clause in DIALECT.locks.items()
 }
+_HOLD_WHO_CAN_BE_REVIVED = f"{statements.HOLD_WHO_CAN_BE_REVIVED} {DIALECT.locks[Lock.UPDATE]}"
 _INSERT_MESSAGE = (
     f"INSERT INTO message ({', '.join(MESSAGE.written)}) OVERRIDING SYSTEM VALUE "
     f"VALUES ({', '.join(f':{name}' for name in MESSAGE.written)})"
@@ -414,7 +415,11 @@ class PostgresTransaction(SqlTransaction):
         return [_member(row[:-1]) for row in rows]
 
     async def list_members(self, team_id: int, lock: Lock = Lock.NONE) -> list[Member]:
-        return await super().list_members(team_id, self._share if lock is Lock.SHARE else lock)
+        """Who holds all of them sends them something next. Whom that brings back is wanted alone: held so from the
+        beginning, before the others, and without those whom everybody needs, the lead and the human."""
+        if lock is Lock.SHARE:
+            self._deferred.append(Statement(_HOLD_WHO_CAN_BE_REVIVED, {"team_id": team_id}))
+        return await super().list_members(team_id, lock)
 
     async def insert(self, record: R) -> R:
         if self._message_ids and isinstance(record, Message):

@@ -36,6 +36,12 @@ LIST_MEMBERS = "SELECT {member_columns} FROM member WHERE team_id = :team_id ORD
 # Locks are taken in ascending order of the key, whatever the reader wants to see first.
 HOLD_MEMBERS = "SELECT {member_columns} FROM member WHERE team_id = :team_id ORDER BY name_key"
 
+HOLD_WHO_CAN_BE_REVIVED = """
+    SELECT 1 FROM member
+    WHERE team_id = :team_id AND status = 'shutdown' AND kind = 'teammate' AND status_reason = 'timeout'
+    ORDER BY name_key
+"""
+
 LIST_MEMBERS_OF = "SELECT {member_columns} FROM member WHERE worker_id = :worker_id ORDER BY team_id, name_key"
 
 # Few or none of those who are hosted, of whom there is an index.
