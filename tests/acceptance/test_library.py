@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import bullpen
-from bullpen import Evidence, Team, open_team
-from bullpen.domain.member import Member, MemberRef, MemberStatus
+from bullpen import Evidence, Team, open_store, open_team
+from bullpen.domain.member import Liveness, Member, MemberRef, MemberStatus
 from bullpen.domain.request import RequestKind
 from bullpen.domain.task import Task, TaskStatus
 from bullpen.errors import CheckRequired, Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted, UsageError
@@ -315,6 +315,29 @@ async def test_who_is_cancelled_while_it_leaves_has_left_all_the_same(team: Team
         await asyncio.wait_for(leaving, BOUND_SECONDS)
     assert (await team.get_task(1)).status is TaskStatus.PENDING
     assert (await team.store.get_member(team.id, "cat")).status is MemberStatus.SHUTDOWN
+
+
+async def test_who_is_cancelled_again_as_it_ends_leaves_no_worker_behind(url: str) -> None:
+    """Twice, as by two time limits, one around the other. The store is the caller's, and stays open."""
+
+    async def play(joined: asyncio.Event) -> None:
+        async with open_team("graphql", store=store) as team, team.join("cat"):
+            joined.set()
+            await asyncio.Event().wait()
+
+    async with open_store(url) as store:
+        for steps in range(20):
+            playing = asyncio.create_task(play(joined := asyncio.Event()))
+            await joined.wait()
+            playing.cancel()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            playing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await playing
+            # What it could not say any more is seen at once.
+            lives = await store.probe_workers(await store.list_workers())
+            assert set(lives) <= {Liveness.DEAD}, steps
 
 
 @contextmanager

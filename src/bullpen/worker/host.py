@@ -65,10 +65,13 @@ class Host:
     async def __aexit__(self, *exc_info: object) -> None:
         for task in self._tasks:
             task.cancel()
-        # Not awaited themselves: a cancellation of ours must not be taken for theirs.
-        await asyncio.wait(self._tasks)
-        with suppress(BullpenError):
-            await self._store.stop_worker(self.worker.id)
+        try:
+            # Not awaited themselves: a cancellation of ours must not be taken for theirs.
+            await asyncio.wait(self._tasks)
+        finally:
+            # Cancelled, too: as long as the store is open, others see that it lives, and wait for its lease.
+            with suppress(BullpenError):
+                await self._store.stop_worker(self.worker.id)
 
     async def confirm(self) -> float:
         """Returns when this process may act for its members, and for how many seconds from then on: at once, as a rule.
