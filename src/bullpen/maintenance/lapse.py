@@ -8,6 +8,8 @@ wall clock, nor a suspended machine, nor a slow start can kill one who lives:
 - the observer's own monotonic clock measures, and it does not jump;
 - after a suspend the observer notices the gap and begins to watch anew, which
   gives every worker one lease to renew;
+- a lease that is shorter than such a gap takes several looks: one that comes late,
+  because the observer stood still itself, has not watched for as long as it seems;
 - a fresh observer knows nothing and waits a lease before it judges by time.
 
 A proof (the worker's lock is free although it never said goodbye) needs no watching.
@@ -26,13 +28,16 @@ from bullpen.store import Store
 
 # More than this between two looks: we were stopped ourselves and have seen nothing.
 MAX_GAP_SECONDS = 5.0
+# What has passed between two looks counts for no more than this part of a lease.
+MAX_PART = 1 / 3
 GUARDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
     renewals: int
-    since: float
+    still_seconds: float
+    """For how long it has been seen to stand still."""
 
 
 class LapseWatch:
@@ -52,9 +57,10 @@ class LapseWatch:
         """One look at all workers; returns the members that lost their host by it."""
         workers = await self._store.list_workers()
         now = self._store.clock.monotonic()
-        if self._looked_at is None or now - self._looked_at > self._max_gap_seconds:
-            self._sightings.clear()
+        passed = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at = now
+        if passed > self._max_gap_seconds:
+            self._sightings.clear()
         lapsed: list[Member] = []
         standing: list[Worker] = []
         liveness_of = dict(zip(workers, await self._store.probe_workers(workers), strict=True))
@@ -63,7 +69,7 @@ class LapseWatch:
             if liveness is Liveness.DEAD:
                 lapsed += await self._store.lapse_worker(worker.id, renewals_seen=None)
                 continue
-            still_seconds = self._watch(worker, now)
+            still_seconds = self._watch(worker, passed)
             if still_seconds >= worker.lease_seconds:
                 lapsed += await self._store.lapse_worker(worker.id, renewals_seen=worker.renewals)
             elif still_seconds < worker.lease_seconds / 2:
@@ -78,13 +84,15 @@ class LapseWatch:
         self.has_suspicion = bool(unknown & self._seen_alive)
         self._seen_alive = alive | (unknown & self._seen_alive)
 
-    def _watch(self, worker: Worker, now: float) -> float:
+    def _watch(self, worker: Worker, passed: float) -> float:
         """For how long its count has been seen to stand still."""
         sighting = self._sightings.get(worker.id)
         if sighting is None or sighting.renewals != worker.renewals:
-            self._sightings[worker.id] = _Sighting(worker.renewals, now)
-            return 0.0
-        return now - sighting.since
+            still_seconds = 0.0
+        else:
+            still_seconds = sighting.still_seconds + min(passed, worker.lease_seconds * MAX_PART)
+        self._sightings[worker.id] = _Sighting(worker.renewals, still_seconds)
+        return still_seconds
 
     def _share_the_guard(self, standing: list[Worker]) -> None:
         """Oldest first. Who has no worker of its own here is nobody whom others count on, and looks for itself."""

@@ -39,9 +39,9 @@ async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Observed]:
         yield opened
 
 
-async def join(store: SqliteStore, name: str = "ana") -> tuple[Worker, MemberRef]:
+async def join(store: SqliteStore, name: str = "ana", *, lease_seconds: float = LEASE) -> tuple[Worker, MemberRef]:
     team = await store.find_team("t") or await store.create_team("t")
-    worker = await store.register_worker(lease_seconds=LEASE)
+    worker = await store.register_worker(lease_seconds=lease_seconds)
     member = await store.join_member(worker.id, team.id, name)
     return worker, member.ref
 
@@ -94,6 +94,21 @@ async def test_a_suspended_machine_gives_everyone_one_lease_to_renew(store: Obse
     assert await watcher.look() == []
     await store.renew_worker(worker.id)
     assert await watch(watcher, clock, LEASE - 1) == []
+
+
+async def test_an_observer_that_stood_still_itself_judges_no_short_lease_by_that(
+    store: Observed, clock: FakeClock
+) -> None:
+    worker, ref = await join(store, lease_seconds=2.0)
+    watcher = LapseWatch(store)
+    for _ in range(3):
+        await watcher.look()
+        # Its loop was busy, or its machine suspended: the worker could be this very process.
+        clock.advance(4)
+        assert await watcher.look() == []
+        await store.renew_worker(worker.id)
+    assert await store.claim_next_task(ref) is None
+    assert await watch(watcher, clock, 4) == ["ana"], "it does not renew any more"
 
 
 async def test_a_fresh_observer_judges_nobody_by_time(store: Observed, clock: FakeClock) -> None:
