@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -568,6 +569,14 @@ async def test_an_operation_id_names_a_deed_of_one_team(team: Team, url: str) ->
         for operation_id in ("", "x" * 201):
             with pytest.raises(UsageError, match="operation id"):
                 await anew.create_task("never", operation_id=operation_id)
+
+
+async def test_operation_ids_that_are_counted_from_0_name_deeds_of_one_team_too(team: Team, url: str) -> None:
+    ids: list[Any] = [0, 1, 0]
+    async with open_team("other", store=url) as other:
+        for of in (team, other):
+            made = [await of.create_task(f"{number}", operation_id=number) for number in ids]
+            assert [(task.team_id, task.id) for task in made] == [(of.id, 1), (of.id, 2), (of.id, 1)]
 
 
 async def test_a_status_may_be_written_as_a_word(team: Team) -> None:

@@ -152,7 +152,7 @@ class Session:
         claiming = self._store.claim_next_task(self.ref, operation_id=self._deed(operation_id))
         try:
             # It would wait for work for ever, holding a task that it knows nothing of.
-            return await self._finish(claiming if operation_id else seen_through(claiming, self._give_back))
+            return await self._finish(claiming if operation_id is not None else seen_through(claiming, self._give_back))
         except ShuttingDown:
             return None
 
