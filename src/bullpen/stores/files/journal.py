@@ -375,14 +375,12 @@ def _flush(root: str, paths: set[str]) -> None:
 def _flush_file(path: str) -> None:
     """If it is still ours: what another program or user has put in its place is not ours to flush."""
     try:
-        file = open(path, "rb", opener=without_waiting)
+        with open(path, "rb", opener=without_waiting) as file:
+            if is_regular(file):
+                os.fsync(file.fileno())
     except OSError as error:
         if error.errno not in _ANOTHERS:
             raise
-        return
-    with file:
-        if is_regular(file):
-            os.fsync(file.fileno())
 
 
 # Not everywhere; what it leaves out, such as times, nobody needs.
