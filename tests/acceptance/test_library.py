@@ -285,6 +285,8 @@ async def test_who_is_cancelled_while_it_joins_leaves_its_name_free(team: Team) 
         async with team.join("cat"):
             await asyncio.Event().wait()
 
+    async with team.join("dan"):
+        pass
     for steps in range(40):
         entering = asyncio.create_task(enter())
         for _ in range(steps):
@@ -294,6 +296,32 @@ async def test_who_is_cancelled_while_it_joins_leaves_its_name_free(team: Team) 
             await entering
     async with team.join("cat") as me:
         assert me.ref.incarnation > 1
+
+
+async def test_who_is_cancelled_while_it_joins_does_not_wait_for_what_comes_before(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a store that somebody else holds, that is several verbs, of which each has the patience of one."""
+    waits, is_back = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_the_store() -> list[Task]:
+        waits.set()
+        await is_back.wait()
+        return []
+
+    async def enter() -> None:
+        async with team.join("cat"):
+            pass
+
+    monkeypatch.setattr(team.store, "hand_back_tasks", wait_for_the_store)
+    entering = asyncio.create_task(enter())
+    await waits.wait()
+    entering.cancel()
+    await asyncio.wait({entering}, timeout=BOUND_SECONDS)
+    assert entering.done()
+    is_back.set()
+    async with team.join("cat") as me:
+        assert me.ref.incarnation == 1
 
 
 async def test_who_is_cancelled_while_it_leaves_has_left_all_the_same(team: Team, tmp_path: Path) -> None:

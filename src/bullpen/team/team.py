@@ -27,17 +27,17 @@ from bullpen.domain.request import PermissionScope, Request, RequestKind, Reques
 from bullpen.domain.task import FINISHED, Task, TaskChanges, TaskStatus, parse_task_status
 from bullpen.domain.transcript import Turn
 from bullpen.domain.trunk import TRUNK, Trunk
-from bullpen.errors import BullpenError, Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted
+from bullpen.errors import Conflict, LeaseLost, NotFound, StoreUnavailable, TeamDeleted
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import BEGINNING, Store
 from bullpen.stores import open_store
-from bullpen.stores.ending import to_the_end
 from bullpen.team.beginning import STOPPED, wake_lead
 from bullpen.team.deed import deed_of
 from bullpen.team.departures import Departures
 from bullpen.team.report import Report, Seat
 from bullpen.team.session import Session
 from bullpen.tools.handover import list_blockers
+from bullpen.tools.patience import seen_through
 from bullpen.worker.host import LEASE_SECONDS, Host
 
 if TYPE_CHECKING:
@@ -306,14 +306,7 @@ class Team:
     @asynccontextmanager
     async def join(self, name: str, *, role: str | None = None) -> AsyncIterator[Session]:
         """Be a member: claim, send and take mail under this name until the block is left."""
-        entering = asyncio.create_task(self._enter(name, role))
-        try:
-            session = await asyncio.shield(entering)
-        except asyncio.CancelledError:
-            # A verb that has begun happens: who is entered by it, and whom nobody plays, must not keep the name.
-            with suppress(BullpenError):
-                await to_the_end(self._turn_back(entering))
-            raise
+        session = await self._enter(name, role)
         try:
             yield session
         except BaseException:
@@ -321,9 +314,6 @@ class Team:
                 await self._departures.leave(session, is_clean=False)
             raise
         await self._departures.leave(session, is_clean=True)
-
-    async def _turn_back(self, entering: asyncio.Task[Session]) -> None:
-        await self._departures.leave(await entering, is_clean=False)
 
     async def _enter(self, name: str, role: str | None) -> Session:
         try:
@@ -336,7 +326,12 @@ class Team:
     async def _join(self, name: str, role: str | None) -> Session:
         host = await self._get_host()
         await self._departures.catch_up(name)
-        return Session(self.store, await self.store.join_member(host.worker.id, self.id, name, role=role))
+        joining = self.store.join_member(host.worker.id, self.id, name, role=role)
+        # A verb that has begun happens: who is entered by it, and whom nobody plays, must not keep the name.
+        return Session(self.store, await seen_through(joining, self._turn_back))
+
+    async def _turn_back(self, member: Member) -> None:
+        await self._departures.leave(Session(self.store, member), is_clean=False)
 
     async def _get_host(self) -> Host:
         """This process as a worker, entered with its first member."""
