@@ -48,7 +48,6 @@ class Writer:
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
-        self._calls = 0
 
     def add(self, kind: str, content: Any) -> None:
         self.turns.append(
@@ -70,8 +69,9 @@ class Writer:
         self.add(TurnKind.MAIL, [{"message": len(self.turns), "text": text}])
 
     def replied(self, text: str, results: Sequence[str]) -> None:
-        ids = [f"call-{self._calls + number}" for number in range(len(results))]
-        self._calls += len(results)
+        # Also where others have written before: no store takes an id twice.
+        before = sum(turn.kind == TurnKind.TOOL_RESULT for turn in self.turns)
+        ids = [f"call-{before + number}" for number in range(len(results))]
         calls = [CallPart(call_id=call_id, name="bash", arguments={"command": "ls"}) for call_id in ids]
         self.add(TurnKind.ASSISTANT, {"parts": encode_reply(AssistantMessage((TextPart(text), *calls)))})
         for call_id, result in zip(ids, results, strict=True):
