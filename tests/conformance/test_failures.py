@@ -26,6 +26,7 @@ import pytest
 
 from bullpen.clock import FakeClock
 from bullpen.domain.member import Liveness, MemberRef, MemberStatus
+from bullpen.domain.request import RequestKind
 from bullpen.errors import LeaseLost, SchemaTooNew, StoreError, StoreRemoved, StoreUnavailable, UsageError
 from bullpen.maintenance import LapseWatch, Maintenance
 from bullpen.store import Store
@@ -1158,6 +1159,25 @@ async def test_a_member_whose_ring_was_lost_is_found_by_the_safety_net(
                 bell.clear()
                 await change
                 assert await bell.wait(BOUND_SECONDS), "something waits for it and nobody looks"
+
+
+async def test_a_member_that_was_forced_out_is_found_by_the_safety_net(
+    disk_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for nothing any more that could come, so nothing else would wake it."""
+    async with opened(disk_store_url, poll_interval_seconds=0.05) as store, opened(disk_store_url) as other:
+        team, user = await create_team(store)
+        me = (await join(store, team.id, "ana")).ref
+        await store.set_member_status(me, MemberStatus.IDLE)
+        monkeypatch.setattr(DatagramDoorbell, "send", lambda *_: None)
+        async with store.listen_member(me) as bell:
+            await other.open_request(user, RequestKind.SHUTDOWN, "ana", timeout_seconds=0.0)
+            assert await bell.wait(BOUND_SECONDS)
+            bell.clear()
+            await other.expire_requests()
+            assert await bell.wait(BOUND_SECONDS), "it sleeps under an incarnation that is over"
+            with pytest.raises(LeaseLost):
+                await store.find_work(me)
 
 
 # -- sessions ----------------------------------------------------------------------------------------------

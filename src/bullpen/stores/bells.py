@@ -111,6 +111,14 @@ def events_topic(team_id: int) -> Hashable:
     return ("events", team_id)
 
 
+def is_member_topic(topic: Hashable) -> bool:
+    return isinstance(topic, tuple) and topic[0] == "member"
+
+
+def is_events_topic(topic: Hashable) -> bool:
+    return isinstance(topic, tuple) and topic[0] == "events"
+
+
 WANTED_TOPIC: Hashable = ("wanted",)
 SUBMISSIONS_TOPIC: Hashable = ("submissions",)
 OVERFLOW_TOPIC: Hashable = ("overflow",)

@@ -241,6 +241,10 @@ class MemberVerbs:
         return [member.ref for member in await tx.list_due_members(worker_id)]
 
     @read
+    async def _list_hosted(tx: Transaction, worker_id: int) -> list[MemberRef]:
+        return [member.ref for member in await tx.list_members_of(worker_id, Lock.NONE)]
+
+    @read
     async def _has_wanted(tx: Transaction) -> bool:
         return await tx.has_wanted()
 

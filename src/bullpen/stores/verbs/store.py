@@ -30,6 +30,8 @@ from bullpen.stores.bells import (
     BellBoard,
     Doorbell,
     events_topic,
+    is_events_topic,
+    is_member_topic,
     member_topic,
     worker_prefix,
 )
@@ -322,14 +324,17 @@ class VerbStore(
         return True
 
     async def _look_for_the_deaf(self) -> None:
+        # Before who is hosted: whoever listens by now and is not among those is not hosted any more.
+        topics = self._board.topics()
+        hosted = set()
         for worker_id in list(self._workers):
+            hosted |= {member_topic(ref.team_id, ref.name) for ref in await self._list_hosted(worker_id)}
             for ref in await self.list_due_members(worker_id):
                 self._board.ring(member_topic(ref.team_id, ref.name))
-        topics = self._board.topics()
         if WANTED_TOPIC in topics and await self._has_wanted():
             self._board.ring(WANTED_TOPIC)
         if SUBMISSIONS_TOPIC in topics and await self._has_queued():
             self._board.ring(SUBMISSIONS_TOPIC)
         for topic in topics:
-            if isinstance(topic, tuple) and topic[0] == "events":
+            if is_events_topic(topic) or (is_member_topic(topic) and topic not in hosted):
                 self._board.ring(topic)
