@@ -222,16 +222,19 @@ class DatagramDoorbell:
         The time is read before the list: a socket added in between is in the list and makes it be read once more.
         Two changes within one tick of the file system's clock could hide one; a listing this young is not trusted.
         """
+        # Once: the loop and the writer's thread both ring.
+        listed_at, names = self._listing
         try:
             changed = os.stat(self._directory_name).st_mtime_ns
-            names = self._listing[1] if self._listing[0] == changed else os.listdir(self._directory_name)
+            if listed_at == changed:
+                return names
+            names = os.listdir(self._directory_name)
         except OSError:
             # Not there: nobody listens. Or not ours to read: the verb that rang is committed and must not fail.
             return []
-        if self._listing[0] != changed:
-            is_settled = time.time_ns() - changed > 50_000_000
-            self._listing = (changed if is_settled else -1, names)
-        return self._listing[1]
+        is_settled = time.time_ns() - changed > 50_000_000
+        self._listing = (changed if is_settled else -1, names)
+        return names
 
     def _post(self, name: str, entries: list[Any]) -> None:
         path = os.path.join(self._directory_name, name)

@@ -34,7 +34,8 @@ _stopped = ExitStack()
 def let_go_in_children(holder: Holder, *steps: Step) -> None:
     """`steps` are held by whoever is in the middle of what `let_go` closes. A fork waits for them: they are short, and
     may be entered again by the thread that is inside, which may be the one that forks."""
-    _holders[holder] = steps
+    with _forking:
+        _holders[holder] = steps
 
 
 def _stop() -> None:
