@@ -7,7 +7,7 @@ import pytest
 from bullpen.domain.background import BackgroundKind
 from bullpen.domain.budget import Settlement
 from bullpen.domain.event import EventKind
-from bullpen.domain.member import Autonomy, Member, MemberRef, MemberStatus
+from bullpen.domain.member import USER, Autonomy, Member, MemberRef, MemberStatus
 from bullpen.domain.message import Origin
 from bullpen.domain.prompt import Usage
 from bullpen.domain.request import RequestKind
@@ -157,6 +157,19 @@ async def test_unread_words_of_the_human_are_waiting_in_the_next_team(board: Boa
     assert await board.inbox("lead", undelivered_only=True) == []
     delivered = [event.data["message"] for event in seen if event.kind == EventKind.MESSAGE_DELIVERED]
     assert delivered == [receipt.message.id], "in the log of the old team it waits no more"
+
+
+async def test_a_lead_that_goes_on_is_not_rung_for_that(board: Board) -> None:
+    """It would be cut off in the very call that takes it there."""
+    lead = await hosted_lead(board)
+    await board.store.delete_team(lead)
+    async with board.store.listen_member(lead) as bell:
+        bell.clear()
+        new = await board.store.succeed_team(lead, "next")
+        async with board.store.listen_member(new.ref) as later:
+            await board.store.send(MemberRef(new.team_id, USER, 0), "lead", "are we there?")
+            assert await later.wait(BOUND_SECONDS)
+        assert not await bell.wait(0)
 
 
 async def test_a_new_name_is_no_new_budget(board: Board) -> None:

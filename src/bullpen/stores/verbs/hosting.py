@@ -84,8 +84,6 @@ async def put_to_rest(
         shutdown_request_id=None,
     )
     await tx.update(rested)
-    # Another task of its process may wait for its work.
-    wake(tx, member)
     tx.record(member.team_id, EventKind.MEMBER_SHUT_DOWN, actor, member=member.name, reason=reason)
     await withdraw_requests_of(tx, member)
     await give_back_task_of(tx, member, note=note)

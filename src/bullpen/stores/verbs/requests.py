@@ -251,6 +251,7 @@ async def _force_shutdown(tx: Transaction, member: Member, request: Request) -> 
     """The deadline has passed. An incarnation that is over has nothing left to be forced."""
     if member.incarnation != request.incarnation or member.status is MemberStatus.SHUTDOWN:
         return
+    wake(tx, member)
     await put_to_rest(
         tx, member, reason="forced", actor=SYSTEM, note="it was forced to shut down", ends_incarnation=True
     )

@@ -12,7 +12,7 @@ from bullpen.domain.record import replace
 from bullpen.errors import Conflict, NotAllowed, UsageError
 from bullpen.stores.transaction import Transaction
 from bullpen.stores.verbs.hosting import answer_shutdown, put_to_rest
-from bullpen.stores.verbs.wake import hand_on
+from bullpen.stores.verbs.wake import hand_on, wake
 
 
 async def change_status(tx: Transaction, member: Member, status: MemberStatus, *, reason: str) -> Member:
@@ -50,6 +50,9 @@ async def shut_down(tx: Transaction, member: Member, reason: str) -> Member:
     if member.shutdown_request_id is not None:
         await answer_shutdown(tx, member, why=reason)
         reason = "asked"
+    # Another task of its process may wait for its work. A lead that goes on in its next team is rung by nobody: it
+    # would be cut off in the call that takes it there.
+    wake(tx, member)
     return await put_to_rest(
         tx,
         member,
